@@ -1,0 +1,43 @@
+# make demo    a straggler, from the training step to the alert, on this machine
+# make test    everything that decides whether a change may land
+# make check   the quick loop, under two minutes: no GPU, no servers
+# make bench   the budgets of the hook and the sidecar, side by side with the alternatives
+# make golden  rewrites expected pages and generated documents; read the diff
+.PHONY: demo test check bench golden env servers lint types imports quick clean
+.DEFAULT_GOAL := help
+VENV := .venv/bin
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+env:
+	@.ci/bootstrap
+servers:
+	@.ci/bootstrap --servers
+
+demo: servers
+	@$(VENV)/straggler demo $(DEMO_FLAGS)
+
+lint: env
+	$(VENV)/ruff check .
+	$(VENV)/ruff format --check .
+types: env
+	$(VENV)/mypy
+imports: env
+	$(VENV)/lint-imports
+quick: env
+	$(VENV)/pytest -q -m "not servers and not slow"
+check: lint types imports quick
+
+test: servers lint types imports
+	$(VENV)/pytest -q
+
+bench: env
+	$(VENV)/python tests/bench/hook.py
+	$(VENV)/python tests/bench/sidecar.py
+
+golden: env
+	$(VENV)/pytest -q -m "not servers" --golden
+
+clean:
+	rm -rf .venv build dist

@@ -1,0 +1,1 @@
+"""The command ``straggler``: arguments, exit codes, one file per sub-command."""

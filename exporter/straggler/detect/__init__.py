@@ -1,0 +1,1 @@
+"""What slow means: formulas, thresholds, verdicts. Pure functions."""

@@ -1,0 +1,52 @@
+"""All thresholds, once. The rules in ``rules/`` carry the same numbers, and a test holds the two together.
+
+Where a number comes from stands beside it; nobody tunes here without the scenario suite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What is slow, hung, missing, wasteful. Times in seconds."""
+
+    warning_ratio: float = 1.10
+    """Mean and median own time over the peers' lower quartile. 10 % is where three independent systems draw the line."""
+    critical_ratio: float = 1.20
+    min_steps: int = 32
+    """Uneven batches: the worst mean over 5 steps is 1.28 x the peers, over 32 it is 1.08."""
+    min_excess_share: float = 0.05
+    """The excess must be this share of the step: 20 % of a tiny own time delays nobody."""
+    min_peers_for_critical: int = 3
+    """With two ranks each is compared with the other, and that is evidence for a warning only; alone, no verdict."""
+    many_slow_share: float = 0.10
+    """More slow ranks than this share of a group, on several nodes, are the job's shape and not bad hardware."""
+    many_slow_min_ranks: int = 3
+    many_slow_min_nodes: int = 2
+
+    hang_steps: float = 10.0
+    """No step for this many mean steps, and for at least ``hang_min_seconds``."""
+    hang_min_seconds: float = 120.0
+    """NCCL's watchdog ends the job after 600 s: the alert must be there before."""
+    hang_excluded_seconds: float = 3600.0
+    """In checkpoint or eval, or before the first step (compilation), silence this long is a hang."""
+
+    divergence_utilization: float = 0.8
+    divergence_gap: float = 0.5
+    """Reported utilization minus SM activity."""
+    divergence_seconds: float = 900.0
+
+    warning_for_seconds: float = 60.0
+    """How long a rank must be slow before the warning; the window of at least 32 steps comes on top."""
+    critical_for_seconds: float = 120.0
+    keep_firing_seconds: float = 300.0
+    missing_seconds: float = 120.0
+    blind_seconds: float = 300.0
+
+    gone_counters_seconds: float = 300.0
+    """When a rank is gone its gauges go at once; its counters and its state stay this long."""
+
+
+DEFAULT = Policy()

@@ -1,0 +1,1 @@
+"""Which rank is on which GPU. Pure functions."""

@@ -1,0 +1,20 @@
+"""A rank with the GPU it is on: what metrics, verdicts and the live table are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from straggler.model.gpu import GpuFacts
+from straggler.model.rank import RankFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankView:
+    """One rank, joined."""
+
+    rank: RankFacts
+    gpu: GpuFacts | None
+    evidence: str
+    """How the GPU was found: one of ``join.evidence.EVIDENCE``; ``""`` if it was not."""
+    unmatched_reason: str
+    """Why there is no GPU: one of ``join.evidence.UNMATCHED``; ``""`` if there is one."""

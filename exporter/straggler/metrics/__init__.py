@@ -1,0 +1,1 @@
+"""The metric contract: catalogue, families, exposition."""

@@ -1,0 +1,191 @@
+"""Every metric once: name, type, labels, meaning. The public contract.
+
+``families.py`` builds series from it, ``docs/metrics.md`` is generated from it, rules and dashboards are checked
+against it. A rename here is a breaking change. Base units, ratios 0-1, no timestamps, no NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(str, Enum):
+    """Prometheus types in use."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    SUMMARY = "summary"
+    """``_sum`` and ``_count`` only."""
+    INFO = "info"
+    """A gauge that is 1; its labels are the facts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One family."""
+
+    name: str
+    """As scraped: counters with ``_total``, infos with ``_info``."""
+    kind: Kind
+    help: str
+    labels: tuple[str, ...]
+
+
+RANK_LABELS = ("run", "rank", "peer_group", "rank_node")
+"""On every per-rank series, and no others."""
+
+INFO_LABELS = (
+    *RANK_LABELS,
+    "attempt",
+    "local_rank",
+    "world_size",
+    "UUID",
+    "gpu",
+    "pci_bus_id",
+    "GPU_I_ID",
+    "gpu_model",
+    "rank_pod",
+    "rank_namespace",
+    "rank_container",
+    "slurm_job",
+    "rank_user",
+    "framework",
+    "clock",
+    "own",
+    "own_reason",
+    "evidence",
+    "gpu_source",
+    "hook_version",
+)
+"""``own``: ``measured`` or ``none``. ``evidence``: how the GPU was found (``join.evidence``), empty if it was not."""
+
+GPU_LABELS = ("UUID", "GPU_I_ID")
+
+
+def _rank(name: str, kind: Kind, text: str, *labels: str) -> Metric:
+    return Metric(name, kind, text, (*RANK_LABELS, *labels))
+
+
+def _gpu(name: str, kind: Kind, text: str, *labels: str) -> Metric:
+    return Metric(name, kind, text, (*GPU_LABELS, *labels))
+
+
+def _own(name: str, kind: Kind, text: str, *labels: str) -> Metric:
+    return Metric(name, kind, text, labels)
+
+
+_RECENT = "over the last 32 steps or 10 s, whichever is more"
+
+RANK_METRICS: tuple[Metric, ...] = (
+    _rank("training_step_seconds", Kind.SUMMARY, "Wall time of a step; the same on all ranks of a synchronous run"),
+    _rank("training_own_seconds_total", Kind.COUNTER, "Time not blocked on peers, without checkpoint and eval"),
+    _rank("training_wait_seconds_total", Kind.COUNTER, "Time blocked on peers, in collectives and send/recv"),
+    _rank("training_recent_own_seconds", Kind.GAUGE, f"Mean own time of a step {_RECENT}"),
+    _rank("training_recent_own_median_seconds", Kind.GAUGE, f"Median own time of a step {_RECENT}"),
+    _rank("training_recent_step_seconds", Kind.GAUGE, f"Mean wall time of a step {_RECENT}"),
+    _rank("training_recent_wait_seconds", Kind.GAUGE, f"Mean time blocked on peers in a step {_RECENT}"),
+    _rank("training_recent_min_wait_seconds", Kind.GAUGE, f"Least time blocked on peers in a step {_RECENT}"),
+    _rank("training_recent_steps", Kind.GAUGE, "Number of steps that the training_recent_ values are over"),
+    _rank("training_phase_seconds_total", Kind.COUNTER, "Time in each phase; the phases add up to the step", "phase"),
+    _rank("training_host_data_seconds_total", Kind.COUNTER, "Host time waiting for a batch where phases are GPU time"),
+    _rank("training_step", Kind.GAUGE, "Number of the last finished step, as the training loop counts"),
+    _rank("training_last_step_timestamp_seconds", Kind.GAUGE, "When the last finished step ended"),
+    _rank("training_rank_arrivals_total", Kind.COUNTER, "How often the rank reached a blocking point"),
+    _rank("training_rank_phase", Kind.GAUGE, "1 while the rank is in checkpoint or eval", "phase"),
+    _rank("training_tokens_total", Kind.COUNTER, "Tokens trained on, where the loop says so"),
+    _rank("training_samples_total", Kind.COUNTER, "Samples trained on, where the loop says so"),
+    _rank("training_flops_total", Kind.COUNTER, "Model floating point operations, where known"),
+    _rank("training_allreduce_bytes_total", Kind.COUNTER, "Bytes given to all-reduce, where known"),
+    _rank("training_rank_state", Kind.GAUGE, "1 for the state the rank is in", "state"),
+    _rank("training_world_size", Kind.GAUGE, "Ranks that the run was started with"),
+    Metric("training_rank_info", Kind.INFO, "Identity of the rank and of its GPU; value 1", INFO_LABELS),
+    _rank(
+        "training_gpu_utilization_ratio",
+        Kind.GAUGE,
+        "Share of time in which any kernel ran on the rank's GPU, waiting included (DCGM_FI_DEV_GPU_UTIL)",
+    ),
+    _rank(
+        "training_gpu_sm_active_ratio",
+        Kind.GAUGE,
+        "Share of cycles with a warp resident, averaged over the rank's SMs (DCGM_FI_PROF_SM_ACTIVE)",
+    ),
+    _rank(
+        "training_gpu_sm_occupancy_ratio",
+        Kind.GAUGE,
+        "Resident warps as a share of the most possible on the rank's GPU (DCGM_FI_PROF_SM_OCCUPANCY)",
+    ),
+    _rank(
+        "training_gpu_tensor_active_ratio",
+        Kind.GAUGE,
+        "Share of cycles with the tensor pipe busy on the rank's GPU (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE)",
+    ),
+    _rank("training_gpu_sm_clock_hertz", Kind.GAUGE, "SM clock of the rank's GPU (DCGM_FI_DEV_SM_CLOCK)"),
+    _rank(
+        "training_gpu_clocks_event_seconds_total",
+        Kind.COUNTER,
+        "Time in which a reason held the clock of the rank's GPU down (DCGM_FI_DEV_*_VIOLATION, NVML counters)",
+        "reason",
+    ),
+)
+
+GPU_METRICS: tuple[Metric, ...] = (
+    _gpu("gpu_utilization_ratio", Kind.GAUGE, "Share of time in which any kernel ran (DCGM_FI_DEV_GPU_UTIL)"),
+    _gpu("gpu_sm_active_ratio", Kind.GAUGE, "Share of cycles with a warp resident (DCGM_FI_PROF_SM_ACTIVE)"),
+    _gpu("gpu_sm_occupancy_ratio", Kind.GAUGE, "Resident warps, share of the most (DCGM_FI_PROF_SM_OCCUPANCY)"),
+    _gpu("gpu_tensor_active_ratio", Kind.GAUGE, "Share of cycles, tensor pipe busy (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE)"),
+    _gpu("gpu_dram_active_ratio", Kind.GAUGE, "Share of cycles, memory interface busy (DCGM_FI_PROF_DRAM_ACTIVE)"),
+    _gpu("gpu_graphics_engine_active_ratio", Kind.GAUGE, "Share of time, engine busy (DCGM_FI_PROF_GR_ENGINE_ACTIVE)"),
+    _gpu("gpu_memory_copy_utilization_ratio", Kind.GAUGE, "Share of time, memory busy (DCGM_FI_DEV_MEM_COPY_UTIL)"),
+    _gpu("gpu_sm_clock_hertz", Kind.GAUGE, "SM clock (DCGM_FI_DEV_SM_CLOCK)"),
+    _gpu("gpu_memory_clock_hertz", Kind.GAUGE, "Memory clock (DCGM_FI_DEV_MEM_CLOCK)"),
+    _gpu("gpu_temperature_celsius", Kind.GAUGE, "Core temperature (DCGM_FI_DEV_GPU_TEMP)"),
+    _gpu("gpu_memory_temperature_celsius", Kind.GAUGE, "Memory temperature (DCGM_FI_DEV_MEMORY_TEMP)"),
+    _gpu("gpu_power_watts", Kind.GAUGE, "Power draw (DCGM_FI_DEV_POWER_USAGE)"),
+    _gpu("gpu_power_limit_watts", Kind.GAUGE, "Enforced power limit (DCGM_FI_DEV_POWER_MGMT_LIMIT, NVML)"),
+    _gpu("gpu_energy_joules_total", Kind.COUNTER, "Energy since driver load (DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION)"),
+    _gpu("gpu_memory_used_bytes", Kind.GAUGE, "Frame buffer in use (DCGM_FI_DEV_FB_USED)"),
+    _gpu("gpu_memory_free_bytes", Kind.GAUGE, "Frame buffer free (DCGM_FI_DEV_FB_FREE)"),
+    _gpu("gpu_memory_reserved_bytes", Kind.GAUGE, "Frame buffer reserved (DCGM_FI_DEV_FB_RESERVED)"),
+    _gpu("gpu_memory_total_bytes", Kind.GAUGE, "Frame buffer size (DCGM_FI_DEV_FB_TOTAL)"),
+    _gpu("gpu_xid_last", Kind.GAUGE, "Number of the last XID; sticks until restart (DCGM_FI_DEV_XID_ERRORS)"),
+    _gpu("gpu_ecc_single_bit_errors_total", Kind.COUNTER, "Corrected (DCGM_FI_DEV_ECC_SBE_AGG_TOTAL)"),
+    _gpu("gpu_ecc_double_bit_errors_total", Kind.COUNTER, "Uncorrected (DCGM_FI_DEV_ECC_DBE_AGG_TOTAL)"),
+    _gpu("gpu_remapped_rows_correctable", Kind.GAUGE, "Rows remapped (DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS)"),
+    _gpu("gpu_remapped_rows_uncorrectable", Kind.GAUGE, "Rows remapped (DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS)"),
+    _gpu("gpu_row_remap_failed", Kind.GAUGE, "1 after a row could not be remapped (DCGM_FI_DEV_ROW_REMAP_FAILURE)"),
+    _gpu("gpu_pcie_replays_total", Kind.COUNTER, "PCIe replays (DCGM_FI_DEV_PCIE_REPLAY_COUNTER)"),
+    _gpu("gpu_pcie_transmit_bytes_per_second", Kind.GAUGE, "Rate, not a counter (DCGM_FI_PROF_PCIE_TX_BYTES)"),
+    _gpu("gpu_pcie_receive_bytes_per_second", Kind.GAUGE, "Rate, not a counter (DCGM_FI_PROF_PCIE_RX_BYTES)"),
+    _gpu("gpu_pcie_link_generation", Kind.GAUGE, "PCIe generation now (DCGM_FI_DEV_PCIE_LINK_GEN, NVML)"),
+    _gpu("gpu_pcie_link_width", Kind.GAUGE, "PCIe lanes now (DCGM_FI_DEV_PCIE_LINK_WIDTH, NVML)"),
+    _gpu("gpu_pcie_link_generation_max", Kind.GAUGE, "PCIe generation possible (DCGM_FI_DEV_PCIE_MAX_LINK_GEN)"),
+    _gpu("gpu_pcie_link_width_max", Kind.GAUGE, "PCIe lanes possible (DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH)"),
+    _gpu("gpu_nvlink_transmit_bytes_per_second", Kind.GAUGE, "Rate, not a counter (DCGM_FI_PROF_NVLINK_TX_BYTES)"),
+    _gpu("gpu_nvlink_receive_bytes_per_second", Kind.GAUGE, "Rate, not a counter (DCGM_FI_PROF_NVLINK_RX_BYTES)"),
+    _gpu("gpu_nvlink_bytes_per_second", Kind.GAUGE, "All links, rate (DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL)"),
+    _gpu("gpu_clocks_event_reason", Kind.GAUGE, "1 while the reason holds the clock down", "reason"),
+    _gpu("gpu_clocks_event_seconds_total", Kind.COUNTER, "Time a reason held the clock down", "reason"),
+    Metric("gpu_info", Kind.INFO, "The GPU; value 1", (*GPU_LABELS, "gpu", "pci_bus_id", "gpu_model", "mig_profile")),
+)
+
+EXPORTER_METRICS: tuple[Metric, ...] = (
+    _own("straggler_exporter_build_info", Kind.INFO, "Version; value 1", "version", "python_version"),
+    _own("straggler_exporter_source_state", Kind.GAUGE, "1 for the state a source is in", "source", "state"),
+    _own("straggler_exporter_source_duration_seconds", Kind.GAUGE, "How long the last look took", "source"),
+    _own("straggler_exporter_source_age_seconds", Kind.GAUGE, "Since the last look that gave facts", "source"),
+    _own("straggler_exporter_blind", Kind.GAUGE, "Things that cannot be seen at present", "source", "reason"),
+    _own("straggler_exporter_records_read_total", Kind.COUNTER, "Step records read", "source"),
+    _own("straggler_exporter_records_missed_total", Kind.COUNTER, "Records overwritten before being read", "source"),
+    _own("straggler_exporter_refused_total", Kind.COUNTER, "Inputs refused", "source", "reason"),
+    _own("straggler_exporter_ranks", Kind.GAUGE, "Ranks seen on this node", "run"),
+    _own("straggler_exporter_ranks_without_gpu", Kind.GAUGE, "Living ranks not joined with a GPU", "run", "reason"),
+    _own("straggler_exporter_ranks_without_own_time", Kind.GAUGE, "Living ranks, own time absent", "run", "reason"),
+    _own("straggler_exporter_ranks_refused", Kind.GAUGE, "Rings not published at present", "reason"),
+    _own("straggler_exporter_scrape_seconds", Kind.GAUGE, "How long the last scrape took to collect"),
+    _own("straggler_exporter_rings_removed_total", Kind.COUNTER, "Ring files removed after their grace period"),
+    _own("straggler_exporter_hang_after_seconds", Kind.GAUGE, "Shortest silence that this sidecar calls a hang"),
+)
+
+METRICS: tuple[Metric, ...] = (*RANK_METRICS, *GPU_METRICS, *EXPORTER_METRICS)
+BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS}

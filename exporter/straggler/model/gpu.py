@@ -1,0 +1,49 @@
+"""A GPU, or a MIG instance of one, as DCGM or NVML describes it at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+_NOTHING: Mapping[str, float] = MappingProxyType({})
+_NO_REASONS: Mapping[str, float] = MappingProxyType({})
+
+
+class GpuKey(NamedTuple):
+    """What identifies a GPU anywhere: bus ids and indices repeat on every host."""
+
+    uuid: str
+    """``GPU-`` and a lower-case UUID. Under MIG the parent's."""
+    gpu_instance: int | None = None
+    """GPU instance id under MIG; ``None`` for a whole GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuFacts:
+    """One GPU at one moment. A name that is not in ``values`` was not reported: it is absent, not zero."""
+
+    key: GpuKey
+    values: Mapping[str, float] = _NOTHING
+    """By catalogue name without its prefix, in base units: ``utilization_ratio``, ``sm_active_ratio``,
+    ``sm_occupancy_ratio``, ``tensor_active_ratio``, ``sm_clock_hertz``, ``temperature_celsius``, …
+    (``metrics.catalogue`` lists them all)."""
+    clocks_event_seconds: Mapping[str, float] = _NO_REASONS
+    """Time since start in which each clocks event reason held the clock down, by reason."""
+    clocks_event_reasons: Mapping[str, float] = _NO_REASONS
+    """1 or 0 for each reason that is known now."""
+    gpu: int | None = None
+    """Index on the node."""
+    pci_bus_id: str = ""
+    """``00000000:17:00.0``, upper-case, eight-digit domain."""
+    model: str = ""
+    hostname: str = ""
+    """As the exporter wrote it: for people, never a key (often a pod's name)."""
+    mig_profile: str = ""
+    pod: str = ""
+    namespace: str = ""
+    container: str = ""
+    source: str = "dcgm"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """All other labels of the page, for the log and the landing page."""

@@ -1,0 +1,1 @@
+"""Steps that arrive over HTTP instead of through a shared directory."""
