@@ -13,7 +13,7 @@ class Policy:
     """What is slow, hung, missing, wasteful. Times in seconds."""
 
     warning_ratio: float = 1.10
-    """Mean and median own time over the peers' lower quartile. 10 % is where three independent systems draw the line."""
+    """Mean and median own time over the lower quartile. 10 % is where three independent systems draw the line."""
     critical_ratio: float = 1.20
     min_steps: int = 32
     """Uneven batches: the worst mean over 5 steps is 1.28 x the peers, over 32 it is 1.08."""

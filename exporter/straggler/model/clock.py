@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Both clocks of the machine, in seconds. ``sidecar.clock.SystemClock`` is the real one, ``tests/fakes.py`` has a fake."""
+    """Both clocks of the machine, in seconds. The real one is in ``sidecar``, a fake one in ``tests/fakes.py``."""
 
     def time(self) -> float:
         """Seconds since the epoch; may jump."""

@@ -78,8 +78,19 @@ def decode_identity(data: bytes) -> Identity:
         raise WireError("too_short", f"identity text of {len(text)} of {length} bytes")
     if checksum != crc32(text):
         raise WireError("bad_checksum", "identity block")
+    values = _identity_values(bytes(text))
+    if "rank" not in values or not values.get("run"):
+        raise WireError("bad_identity", "no run or no rank")
+    if values.get("own_reason", "measured") not in layout.OWN_REASONS:
+        values["own_reason"] = "switched_off"  # a reason of a later version: absent is all we know
+    if values.get("clock", "host") not in ("host", "cuda"):
+        raise WireError("bad_identity", f"clock {values['clock']!r}")
+    return Identity(**values)  # type: ignore[arg-type]
+
+
+def _identity_values(text: bytes) -> dict[str, str | int]:
     try:
-        lines = bytes(text).decode("utf-8").split("\n")
+        lines = text.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise WireError("bad_identity", "not UTF-8") from error
     values: dict[str, str | int] = {}
@@ -90,13 +101,7 @@ def decode_identity(data: bytes) -> Identity:
         if len(value) > MAX_VALUE_CHARACTERS:
             raise WireError("bad_identity", f"{key} of {len(value)} characters")
         values[key] = _number(key, value) if key in _NUMBERS else value
-    if "rank" not in values or not values.get("run"):
-        raise WireError("bad_identity", "no run or no rank")
-    if values.get("own_reason", "measured") not in layout.OWN_REASONS:
-        values["own_reason"] = "switched_off"  # a reason of a later version: absent is all we know
-    if values.get("clock", "host") not in ("host", "cuda"):
-        raise WireError("bad_identity", f"clock {values['clock']!r}")
-    return Identity(**values)  # type: ignore[arg-type]
+    return values
 
 
 def _number(key: str, value: str) -> int:
@@ -132,8 +137,8 @@ def decode_record(data: bytes) -> StepRecord:
 
 
 def _check(record: StepRecord) -> None:
-    if record.index < 1:
-        raise WireError("bad_value", "index 0")
+    if record.serial < 1:
+        raise WireError("bad_value", "serial 0")
     if max(record.end_monotonic_ns, record.end_realtime_ns, record.wall_ns, record.total_wall_ns) > _MAX_TIME_NS:
         raise WireError("bad_value", "time out of range")
     if record.own_reason >= len(layout.OWN_REASONS):
@@ -146,9 +151,9 @@ def _check(record: StepRecord) -> None:
         raise WireError("bad_value", "flops")
 
 
-def slot_offset(index: int, preamble: Preamble) -> int:
-    """Byte offset in the file of the record with this index (1 or more)."""
-    return layout.RECORDS_OFFSET + (index - 1) % preamble.capacity * preamble.record_bytes
+def slot_offset(serial: int, preamble: Preamble) -> int:
+    """Byte offset in the file of the record with this serial (1 or more)."""
+    return layout.RECORDS_OFFSET + (serial - 1) % preamble.capacity * preamble.record_bytes
 
 
 def file_bytes(preamble: Preamble) -> int:

@@ -68,7 +68,7 @@ def encode_record(record: StepRecord) -> bytes:
     """``layout.RECORD_BYTES`` bytes."""
     body = (
         layout.RECORD_BODY.pack(
-            record.index,
+            record.serial,
             record.step,
             record.end_monotonic_ns,
             record.end_realtime_ns,

@@ -20,9 +20,9 @@ Why it is built like this:
   instead of the SIGBUS that a mapped file would give.
 - A reader may look at any moment, in the middle of a write too. So each part ends in a CRC-32 of the bytes before
   it. A part whose sum is wrong is *not yet written*; it is read again later.
-- The reader needs no head pointer. It knows the index it wants next and looks into that record's slot: the record
-  is there (its own index says so), or it is not there yet (the slot holds the index of one lap before, or zeros), or
-  the reader was lapped (the slot holds a later index).
+- The reader needs no head pointer. It knows the serial it wants next and looks into that record's slot: the record
+  is there (its own serial says so), or it is not there yet (the slot holds the serial of one lap before, or zeros), or
+  the reader was lapped (the slot holds a later serial).
 - Each record carries the totals since the start besides the step's own figures. A reader that comes late, was
   restarted or was lapped still has exact counters; only its window of single steps is shorter.
 - The identity block is text, ``key=value`` lines, so that a field can be added without a new version; unknown keys
@@ -77,7 +77,7 @@ EXCLUDED: Final = (PHASE_INDEX["checkpoint"], PHASE_INDEX["eval"])
 """Phases that are neither own time nor waiting: they never count as slowness."""
 
 RECORD_BODY: Final = struct.Struct("<4Q2I" + f"Q{PHASE_COUNT}Q" + "Q" + "6Q" + f"{PHASE_COUNT}Q" + "QQd" + "2Q" + "24s")
-"""index, step, end_monotonic_ns, end_realtime_ns, flags, own_reason; wall_ns, phase_ns[9]; host_data_ns;
+"""serial, step, end_monotonic_ns, end_realtime_ns, flags, own_reason; wall_ns, phase_ns[9]; host_data_ns;
 total_steps, total_wall_ns, total_own_ns, total_wait_ns, total_unmeasured_steps, arrivals; total_phase_ns[9];
 total_tokens, total_allreduce_bytes, total_flops (double); total_samples, total_profiled_steps; zeros. 312 bytes."""
 
@@ -86,7 +86,7 @@ RECORD_CRC: Final = struct.Struct("<II")
 longer record of a later minor version."""
 
 FLAG_OWN: Final = 1
-"""Own time is measured: own = wall - wait - checkpoint - eval. Without it own time is absent, and ``own_reason`` says why."""
+"""Own time is measured: own = wall - wait - checkpoint - eval. Without it, ``own_reason`` says why it is absent."""
 FLAG_TOKENS: Final = 2
 """``total_tokens`` is known to the loop (0 means none yet, not unknown)."""
 FLAG_FLOPS: Final = 4

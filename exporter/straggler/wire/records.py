@@ -27,7 +27,7 @@ class Live(NamedTuple):
     arrivals: int
     """How often the rank reached a blocking point (gradients ready, a collective entered)."""
     records: int
-    """Index of the newest record at the time of writing; the ring itself may be further."""
+    """Serial of the newest record at the time of writing; the ring itself may be further."""
     updated_monotonic_ns: int
     updated_realtime_ns: int
     status: int
@@ -81,7 +81,7 @@ class StepRecord(NamedTuple):
     ``wait``, ``checkpoint`` and ``eval``.
     """
 
-    index: int
+    serial: int
     """1 for the first record of the file, then one more each; the slot follows from it."""
     step: int
     """The step as the training loop counts it (an optimizer step)."""
