@@ -26,6 +26,20 @@ class Policy:
     many_slow_min_ranks: int = 3
     many_slow_min_nodes: int = 2
 
+    imbalance_share: float = 0.20
+    """Waiting above the least wait, as a share of the step, while no rank's mean stands out: the slow rank changes from
+    step to step. 8 % of jitter on 8 ranks makes 11 %; the recorded job with uneven sequences 34 %."""
+    input_stall_share: float = 0.20
+    """Waiting for the next batch, on the median rank. The reference step loads without prefetching in 14 %."""
+    regression_ratio: float = 1.20
+    """Own time, or least wait, of the whole run against its own past, in shares of the past step."""
+    regression_window_seconds: float = 21600.0
+    regression_offset_seconds: float = 600.0
+    """The newest part of the past is left out: a slow climb must not become its own baseline."""
+    regression_min_history_seconds: float = 1800.0
+    throttled_share: float = 0.10
+    """Share of the time in which heat or a power brake held the clock down. A power cap is normal under load."""
+
     hang_steps: float = 10.0
     """No step for this many mean steps, and for at least ``hang_min_seconds``."""
     hang_min_seconds: float = 120.0
@@ -42,6 +56,10 @@ class Policy:
     """How long a rank must be slow before the warning; the window of at least 32 steps comes on top."""
     critical_for_seconds: float = 120.0
     keep_firing_seconds: float = 300.0
+    job_for_seconds: float = 600.0
+    """For warnings about the whole job: its shape is no emergency, and it changes with the data."""
+    crash_for_seconds: float = 30.0
+    """Ranks of a job that is stopped die one after the other within seconds: that is an end, not a crash."""
     missing_seconds: float = 120.0
     blind_seconds: float = 300.0
 
