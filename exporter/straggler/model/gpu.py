@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import NamedTuple
-
-_NOTHING: Mapping[str, float] = MappingProxyType({})
-_NO_REASONS: Mapping[str, float] = MappingProxyType({})
 
 
 class GpuKey(NamedTuple):
@@ -25,13 +21,13 @@ class GpuFacts:
     """One GPU at one moment. A name that is not in ``values`` was not reported: it is absent, not zero."""
 
     key: GpuKey
-    values: Mapping[str, float] = _NOTHING
+    values: Mapping[str, float] = field(default_factory=dict)
     """By catalogue name without its prefix, in base units: ``utilization_ratio``, ``sm_active_ratio``,
     ``sm_occupancy_ratio``, ``tensor_active_ratio``, ``sm_clock_hertz``, ``temperature_celsius``, …
     (``metrics.catalogue`` lists them all)."""
-    clocks_event_seconds: Mapping[str, float] = _NO_REASONS
+    clocks_event_seconds: Mapping[str, float] = field(default_factory=dict)
     """Time since start in which each clocks event reason held the clock down, by reason."""
-    clocks_event_reasons: Mapping[str, float] = _NO_REASONS
+    clocks_event_reasons: Mapping[str, float] = field(default_factory=dict)
     """1 or 0 for each reason that is known now."""
     gpu: int | None = None
     """Index on the node."""
