@@ -130,7 +130,7 @@ def decode_record(data: bytes) -> StepRecord:
         field[first:second],
         *field[second:third],
         field[third:fourth],
-        *field[fourth : fourth + 5],
+        *field[fourth : fourth + 6],
     )
     _check(record)
     return record

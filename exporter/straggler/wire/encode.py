@@ -89,6 +89,7 @@ def encode_record(record: StepRecord) -> bytes:
             record.total_flops,
             record.total_samples,
             record.total_profiled_steps,
+            record.total_host_data_ns,
             b"",
         )
         + b"\0\0\0\0"

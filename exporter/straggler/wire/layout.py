@@ -76,10 +76,11 @@ OTHER: Final = PHASE_INDEX["other"]
 EXCLUDED: Final = (PHASE_INDEX["checkpoint"], PHASE_INDEX["eval"])
 """Phases that are neither own time nor waiting: they never count as slowness."""
 
-RECORD_BODY: Final = struct.Struct("<4Q2I" + f"Q{PHASE_COUNT}Q" + "Q" + "6Q" + f"{PHASE_COUNT}Q" + "QQd" + "2Q" + "24s")
+RECORD_BODY: Final = struct.Struct("<4Q2I" + f"Q{PHASE_COUNT}Q" + "Q" + "6Q" + f"{PHASE_COUNT}Q" + "QQd" + "3Q" + "16s")
 """serial, step, end_monotonic_ns, end_realtime_ns, flags, own_reason; wall_ns, phase_ns[9]; host_data_ns;
 total_steps, total_wall_ns, total_own_ns, total_wait_ns, total_unmeasured_steps, arrivals; total_phase_ns[9];
-total_tokens, total_allreduce_bytes, total_flops (double); total_samples, total_profiled_steps; zeros. 312 bytes."""
+total_tokens, total_allreduce_bytes, total_flops (double); total_samples, total_profiled_steps, total_host_data_ns;
+zeros. 312 bytes."""
 
 RECORD_CRC: Final = struct.Struct("<II")
 """zeros, CRC-32 of all bytes of the record before this sum. The sum is the last four bytes of the slot, also in a

@@ -112,6 +112,8 @@ class StepRecord(NamedTuple):
     total_flops: float
     total_samples: int
     total_profiled_steps: int
+    total_host_data_ns: int = 0
+    """As ``host_data_ns``, summed over all steps."""
 
     @property
     def own_ns(self) -> int | None:
