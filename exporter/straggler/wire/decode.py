@@ -7,20 +7,22 @@ from zlib import crc32
 
 from straggler.errors import WireError
 from straggler.wire import layout
-from straggler.wire.encode import MAX_VALUE_CHARACTERS
+from straggler.wire.encode import max_characters
 from straggler.wire.records import Identity, Live, Preamble, StepRecord
 
 _NUMBERS = frozenset({"rank", "world_size", "local_rank", "local_world_size", "attempt", "gpu", "gpu_instance"})
 _MAX_NUMBER = 10_000_000
-_MAX_TIME_NS = 1 << 62
-_MAX_RECORD_BYTES = 4096
+MAX_TIME_NS = 1 << 62
+"""The year 2116, or 146 years of uptime: what is later is no time."""
+MAX_RECORD_BYTES = 4096
 
 
 def decode_preamble(data: bytes) -> Preamble:
     """Read the first 64 bytes of a file.
 
     Raises:
-        WireError: ``too_short``, ``bad_magic``, ``unknown_version``, ``bad_checksum`` or ``bad_geometry``.
+        WireError: ``too_short``, ``bad_magic``, ``unknown_version``, ``bad_checksum``, ``bad_geometry`` or
+            ``bad_value``.
     """
     if len(data) < layout.PREAMBLE_BYTES:
         raise WireError("too_short", f"preamble of {len(data)} bytes")
@@ -34,10 +36,12 @@ def decode_preamble(data: bytes) -> Preamble:
         raise WireError("unknown_version", f"version {version}, this program reads {layout.VERSION}")
     if checksum != crc32(block[:-4]):
         raise WireError("bad_checksum", "preamble")
-    if pages != 1 or not layout.RECORD_BYTES <= record_bytes <= _MAX_RECORD_BYTES:
+    if pages != 1 or not layout.RECORD_BYTES <= record_bytes <= MAX_RECORD_BYTES:
         raise WireError("bad_geometry", f"{pages} header pages, records of {record_bytes} bytes")
     if not 1 <= capacity <= layout.MAX_CAPACITY:
         raise WireError("bad_geometry", f"capacity {capacity}")
+    if max(realtime, monotonic) > MAX_TIME_NS:
+        raise WireError("bad_value", "time out of range")
     return Preamble(version, record_bytes, capacity, pid, realtime, monotonic)
 
 
@@ -53,11 +57,11 @@ def decode_live(data: bytes) -> Live:
     arrivals, records, monotonic, realtime, status, excluded, _zeros, checksum = layout.LIVE.unpack(block)
     if checksum != crc32(block[:-4]):
         raise WireError("bad_checksum", "live block")
-    if status not in (layout.STATUS_RUNNING, layout.STATUS_FINISHED, layout.STATUS_EXCEPTION):
+    if status not in layout.STATUSES:
         raise WireError("bad_value", f"status {status}")
     if excluded and excluded - 1 not in layout.EXCLUDED:
         raise WireError("bad_value", f"excluded phase {excluded}")
-    if max(monotonic, realtime) > _MAX_TIME_NS:
+    if max(monotonic, realtime) > MAX_TIME_NS:
         raise WireError("bad_value", "time out of range")
     return Live(arrivals, records, monotonic, realtime, status, excluded - 1 if excluded else None)
 
@@ -82,7 +86,7 @@ def decode_identity(data: bytes) -> Identity:
     if "rank" not in values or not values.get("run"):
         raise WireError("bad_identity", "no run or no rank")
     if values.get("own_reason", "measured") not in layout.OWN_REASONS:
-        values["own_reason"] = "switched_off"  # a reason of a later version: absent is all we know
+        values["own_reason"] = "unknown"  # a reason of a later version: absent is all we know
     if values.get("clock", "host") not in ("host", "cuda"):
         raise WireError("bad_identity", f"clock {values['clock']!r}")
     return Identity(**values)  # type: ignore[arg-type]
@@ -98,7 +102,7 @@ def _identity_values(text: bytes) -> dict[str, str | int]:
         key, equals, value = line.partition("=")
         if not equals or key not in Identity._fields:
             continue  # a later version may say more
-        if len(value) > MAX_VALUE_CHARACTERS:
+        if len(value) > max_characters(key):
             raise WireError("bad_identity", f"{key} of {len(value)} characters")
         values[key] = _number(key, value) if key in _NUMBERS else value
     return values
@@ -121,7 +125,7 @@ def decode_record(data: bytes) -> StepRecord:
     if int.from_bytes(data[-4:], "little") != crc32(data[:-4]):
         raise WireError("bad_checksum", "record")
     field = layout.RECORD_BODY.unpack_from(data)
-    first = 7  # index, step, two times, flags, reason, wall
+    first = 7  # serial, step, two times, flags, reason, wall
     second = first + layout.PHASE_COUNT
     third = second + 7  # host_data, six totals
     fourth = third + layout.PHASE_COUNT
@@ -132,6 +136,8 @@ def decode_record(data: bytes) -> StepRecord:
         field[third:fourth],
         *field[fourth : fourth + 6],
     )
+    if record.own_reason >= len(layout.OWN_REASONS):
+        record = record._replace(own_reason=layout.OWN_REASON_UNKNOWN)  # a reason of a later version
     _check(record)
     return record
 
@@ -139,14 +145,18 @@ def decode_record(data: bytes) -> StepRecord:
 def _check(record: StepRecord) -> None:
     if record.serial < 1:
         raise WireError("bad_value", "serial 0")
-    if max(record.end_monotonic_ns, record.end_realtime_ns, record.wall_ns, record.total_wall_ns) > _MAX_TIME_NS:
+    if max(record.end_monotonic_ns, record.end_realtime_ns, record.wall_ns, record.total_wall_ns) > MAX_TIME_NS:
         raise WireError("bad_value", "time out of range")
-    if record.own_reason >= len(layout.OWN_REASONS):
-        raise WireError("bad_value", f"own_reason {record.own_reason}")
-    if sum(record.phase_ns) > record.wall_ns or record.total_own_ns + record.total_wait_ns > record.total_wall_ns:
+    if bool(record.flags & layout.FLAG_OWN) != (record.own_reason == 0):
+        raise WireError("bad_value", f"own_reason {record.own_reason} with flags {record.flags}")
+    if sum(record.phase_ns) > record.wall_ns:
         raise WireError("bad_value", "phases are longer than the step")
-    if max(record.total_phase_ns) > record.total_wall_ns:
-        raise WireError("bad_value", "a phase's total is longer than the wall time")
+    if sum(record.total_phase_ns) > record.total_wall_ns:
+        raise WireError("bad_value", "the phases' totals are longer than the wall time")
+    if record.total_own_ns + record.total_wait_ns > record.total_wall_ns:
+        raise WireError("bad_value", "own and wait are longer than the wall time")
+    if max(record.total_unmeasured_steps, record.total_profiled_steps) > record.total_steps:
+        raise WireError("bad_value", "more steps of a kind than steps")
     if not 0 <= record.total_flops < math.inf:
         raise WireError("bad_value", "flops")
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from straggler.errors import WireError
 from straggler.wire import layout
 from straggler.wire.records import Identity, Live, Preamble, StepRecord
 
 MAX_VALUE_CHARACTERS = 256
 """Longest text of one identity field; the rest is cut off by the encoder and refused by the decoder."""
+MAX_DEVICES_CHARACTERS = 2400
+"""``visible_devices`` may be longer: 56 MIG instances at 41 characters each."""
+_TIGHT_CHARACTERS = 48
+_TEXT_BYTES = layout.IDENTITY_BYTES - layout.IDENTITY_HEAD.size
+
+
+def max_characters(key: str) -> int:
+    """How long the value of one identity field may be."""
+    return MAX_DEVICES_CHARACTERS if key == "visible_devices" else MAX_VALUE_CHARACTERS
 
 
 def encode_preamble(preamble: Preamble) -> bytes:
@@ -48,20 +56,26 @@ def encode_live(live: Live) -> bytes:
 def encode_identity(identity: Identity) -> bytes:
     """Head and text, at most ``layout.IDENTITY_BYTES``.
 
-    Unknown fields are left out. Line breaks in values become spaces; long values are cut.
-
-    Raises:
-        WireError: ``bad_identity``, if the text does not fit: only possible with many very long values.
+    Unknown fields are left out, line breaks in values become spaces, and long values are cut: a list of devices only
+    between two devices. Should the text still not fit (it takes many long values outside ASCII), the list of devices
+    is left out and all values are cut to 48 characters, so this never fails.
     """
+    text = _identity_text(identity)
+    if len(text) > _TEXT_BYTES:
+        text = _identity_text(identity._replace(visible_devices=""), _TIGHT_CHARACTERS)
+    return layout.IDENTITY_HEAD.pack(len(text), crc32(text)) + text
+
+
+def _identity_text(identity: Identity, longest: int = MAX_DEVICES_CHARACTERS) -> bytes:
     lines = []
     for key, value in zip(Identity._fields, identity, strict=True):
-        if value is None or value == "":
-            continue
-        lines.append(f"{key}={' '.join(str(value).split())[:MAX_VALUE_CHARACTERS]}\n")
-    text = "".join(lines).encode("utf-8", "replace")
-    if len(text) > layout.IDENTITY_BYTES - layout.IDENTITY_HEAD.size:
-        raise WireError("bad_identity", f"{len(text)} bytes of identity do not fit into {layout.IDENTITY_BYTES}")
-    return layout.IDENTITY_HEAD.pack(len(text), crc32(text)) + text
+        text = "" if value is None else " ".join(str(value).split())
+        limit = min(longest, max_characters(key))
+        if len(text) > limit:
+            text = text[: limit + 1].rpartition(",")[0] if key == "visible_devices" else text[:limit].rstrip()
+        if text:
+            lines.append(f"{key}={text}\n")
+    return "".join(lines).encode("utf-8", "replace")
 
 
 def encode_record(record: StepRecord) -> bytes:

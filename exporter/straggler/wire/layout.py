@@ -104,6 +104,10 @@ STATUS_FINISHED: Final = 2
 """Goodbye of a normal interpreter exit or of ``close()``."""
 STATUS_EXCEPTION: Final = 3
 """Goodbye of an interpreter that ends because of an uncaught exception."""
+STATUS_OFF: Final = 4
+"""The hook has switched itself off after a fault of its own. The rank may well go on: it is unseen, neither hung nor
+crashed."""
+STATUSES: Final = (STATUS_RUNNING, STATUS_FINISHED, STATUS_EXCEPTION, STATUS_OFF)
 
 OWN_REASONS: Final = (
     "measured",
@@ -113,8 +117,11 @@ OWN_REASONS: Final = (
     "cuda_graph",  # a whole-step graph fires no hooks on replay
     "too_many_brackets",  # more waits in a step than the event pool holds
     "switched_off",  # the user said so
+    "unknown",  # a reason of a later version: the decoder writes it, the hook never
+    "bad_clock",  # the step's times do not add up: the clock went back, or an interrupt hit the bookkeeping
 )
 """Why own time is absent. The index is ``own_reason`` in a record; 0 goes with ``FLAG_OWN``. Only ever appended to."""
+OWN_REASON_UNKNOWN: Final = OWN_REASONS.index("unknown")
 
 WIRE_REASONS: Final = (
     "too_short",
