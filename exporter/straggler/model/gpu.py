@@ -4,7 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+CLOCKS_EVENT_BITS: Final[Mapping[int, str]] = {
+    0x001: "gpu_idle",
+    0x002: "applications_clocks_setting",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal",
+    0x040: "hw_thermal",
+    0x080: "hw_power_brake",
+    0x100: "display_clocks_setting",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+"""Clocks event reasons by their bit in NVML's and DCGM's mask; the name is the label value ``reason``.
+
+NVML renamed the constants (throttle, then event) but never moved a bit, so the bits are the contract.
+"""
+
+CLOCKS_EVENT_REASONS: Final = (*CLOCKS_EVENT_BITS.values(), "thermal", "low_utilization")
+"""All values of ``reason``. ``thermal`` and ``low_utilization`` have a counter and no bit: the older violation
+counters do not say whether software or hardware reacted to the heat."""
 
 
 class GpuKey(NamedTuple):
