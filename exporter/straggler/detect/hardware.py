@@ -1,0 +1,111 @@
+"""What the GPU of a rank says: waste, a clock held down, a narrow link. It explains; it never names the straggler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from straggler.detect import wording
+from straggler.detect.policy import Policy
+from straggler.detect.sample import RankSample
+from straggler.detect.verdict import WARNING, Verdict
+
+HELD_BACK = (
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "hw_slowdown",
+    "thermal",
+    "power_brake",
+)
+"""Clocks event reasons that mean trouble. Not among them: ``sw_power_cap`` (normal under load), idle, set clocks."""
+
+
+def utilization_divergence(run: str, ranks: Sequence[RankSample], policy: Policy) -> list[Verdict]:
+    """Reported busy, hardly computing: one per run, since waiting in a collective shows on all of its GPUs."""
+    both = [
+        (rank.utilization_ratio, rank.sm_active_ratio)
+        for rank in ranks
+        if rank.alive and rank.utilization_ratio is not None and rank.sm_active_ratio is not None
+    ]
+    if not both:
+        return []
+    reported = fmean(utilization for utilization, _ in both)
+    useful = fmean(active for _, active in both)
+    if reported <= policy.divergence_utilization or reported - useful <= policy.divergence_gap:
+        return []
+    return [
+        Verdict(
+            verdict="utilization_divergence",
+            severity=WARNING,
+            run=run,
+            evidence=f"{wording.count(len(both), 'GPU')} report {wording.percent(reported)} utilization, with SMs "
+            f"active in {wording.percent(useful)} of the cycles",
+            impact=f"{wording.percent(reported - useful)} of the reported use is waiting",
+        )
+    ]
+
+
+def throttled_gpu(run: str, ranks: Sequence[RankSample], policy: Policy) -> list[Verdict]:
+    """Heat or a power brake holds the clock of a rank's GPU down."""
+    verdicts: list[Verdict] = []
+    for rank in ranks:
+        reasons = {name: rank.throttled_share[name] for name in HELD_BACK if name in rank.throttled_share}
+        if not rank.alive or not reasons:
+            continue
+        reason = max(reasons, key=lambda name: reasons[name])
+        if reasons[reason] > policy.throttled_share:
+            verdicts.append(
+                Verdict(
+                    verdict="throttled_gpu",
+                    severity=WARNING,
+                    run=run,
+                    peer_group=rank.peer_group,
+                    rank=rank.rank,
+                    node=rank.node,
+                    gpu_uuid=rank.gpu_uuid,
+                    evidence=f"{reason} held the clock down for {wording.percent(reasons[reason])} of the last minutes",
+                    impact="the GPU runs below its clock; it slows the run if its own time exceeds the peers'",
+                )
+            )
+    return verdicts
+
+
+def degraded_link(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
+    """The GPU's PCIe link has fewer lanes than it could. The generation is not judged: it drops when idle."""
+    return [
+        Verdict(
+            verdict="degraded_link",
+            severity=WARNING,
+            run=run,
+            peer_group=rank.peer_group,
+            rank=rank.rank,
+            node=rank.node,
+            gpu_uuid=rank.gpu_uuid,
+            evidence=f"PCIe link of {rank.pcie_link_width:.0f} lanes, {rank.pcie_link_width_max:.0f} are possible",
+            impact="copies to and from the GPU are slower; reseat or replace before it fails",
+        )
+        for rank in ranks
+        if rank.alive
+        and rank.pcie_link_width is not None
+        and rank.pcie_link_width_max is not None
+        and 0 < rank.pcie_link_width < rank.pcie_link_width_max
+    ]
+
+
+def blind(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
+    """Living ranks whose own time is not measured: their slowness cannot be seen, and that must be said."""
+    unmeasured = [rank for rank in ranks if rank.alive and rank.recent and rank.recent.own_mean_seconds is None]
+    if not unmeasured:
+        return []
+    reasons = sorted({rank.own_reason for rank in unmeasured})
+    return [
+        Verdict(
+            verdict="blind",
+            severity=WARNING,
+            run=run,
+            evidence=f"own time of {wording.ranks([rank.rank for rank in unmeasured])} is not measured: "
+            f"{', '.join(reasons)}",
+            impact="a straggler among them would not be found",
+        )
+    ]

@@ -1,0 +1,140 @@
+"""What the job's own shape costs: stages of unequal work, batches of unequal length, a loader that cannot keep up.
+
+None of it is a bad node, so no rank is named and nobody is paged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from straggler.detect import wording
+from straggler.detect.policy import Policy
+from straggler.detect.sample import RankSample
+from straggler.detect.slowdown import LOWER_QUARTILE, MEDIAN, exceeds, excess_share, quantile, slowdown_ratio
+from straggler.detect.straggling import Group, Slowness
+from straggler.detect.verdict import WARNING, Verdict
+
+
+def heavy_stages(run: str, slowness: Slowness, ranks: Sequence[RankSample], policy: Policy) -> list[Verdict]:
+    """Ranks that persistently have more work than the others, by peer group or, where groups are unknown, inside one.
+
+    Many slow ranks inside one group, on several nodes, are reported here and not as stragglers: hardware does not fail
+    ten at a time. Most often the group is really several pipeline stages; else a rack, or ranks given more data.
+    """
+    verdicts = [_crowd(run, group, slowness, policy) for group in slowness.groups if group.name in slowness.crowded]
+    stage = _heaviest_stage(run, ranks, policy)
+    if stage is not None and stage.peer_group not in slowness.crowded:
+        verdicts.append(stage)
+    return verdicts
+
+
+def rotating_imbalance(run: str, slowness: Slowness, policy: Policy) -> list[Verdict]:
+    """All ranks wait much, and none stands out: another one is the slowest in each step.
+
+    Waiting is compared inside a peer group, with the least wait of any of its ranks in any step of the window: what
+    even the slowest rank waits is the network and the pipeline, the rest is waiting for each other.
+    """
+    if slowness.slow or any(_stands_out(group, policy) for group in slowness.groups):
+        return []
+    shares = [share for group in slowness.groups if (share := _waiting_share(group)) is not None]
+    worst = max(shares, default=0.0)
+    if worst <= policy.imbalance_share:
+        return []
+    return [
+        Verdict(
+            verdict="rotating_imbalance",
+            severity=WARNING,
+            run=run,
+            lost_share=worst,
+            evidence=f"ranks wait {wording.percent(worst)} of each step for peers of their own group, yet no rank's "
+            f"mean own time is above {wording.times(policy.warning_ratio)} its peers': the slow rank changes from step "
+            "to step",
+            impact=f"{wording.percent(worst)} of each step is lost to uneven work per step (sequence lengths, stalls)",
+        )
+    ]
+
+
+def input_stall(run: str, ranks: Sequence[RankSample], policy: Policy) -> list[Verdict]:
+    """The median rank waits long for its next batch: the loader feeds nobody fast enough."""
+    shares = [rank.data_share for rank in ranks if rank.alive and rank.data_share is not None]
+    if not shares:
+        return []
+    share = quantile(MEDIAN, shares)
+    if share <= policy.input_stall_share:
+        return []
+    return [
+        Verdict(
+            verdict="input_stall",
+            severity=WARNING,
+            run=run,
+            lost_share=share,
+            evidence=f"the median of {wording.count(len(shares), 'rank')} waits {wording.percent(share)} of each step "
+            "for the next batch",
+            impact=f"up to {wording.percent(share)} of each step is lost to loading",
+        )
+    ]
+
+
+def _crowd(run: str, group: Group, slowness: Slowness, policy: Policy) -> Verdict:
+    slow = [found for found in slowness.slow if found.group is group]
+    worst = max(slow, key=lambda found: found.lost_share)
+    nodes = len({found.sample.node for found in slow if found.sample.node})
+    where = f" on {nodes} nodes" if nodes else ""
+    return Verdict(
+        verdict="heavy_stage",
+        severity=WARNING,
+        run=run,
+        peer_group=group.name,
+        slowdown_ratio=worst.ratio,
+        lost_share=worst.lost_share,
+        evidence=f"{len(slow)} of {len(group.members)} ranks of peer group {group.name}{where} are above "
+        f"{wording.times(policy.warning_ratio)} their peers ({wording.ranks([found.sample.rank for found in slow])}): "
+        "more than bad hardware explains. If they are a pipeline stage, tell the hook its peer_group; else look for a "
+        "rack, a network or data that they share",
+        impact=f"{wording.percent(worst.lost_share)} of each step is lost",
+    )
+
+
+def _heaviest_stage(run: str, ranks: Sequence[RankSample], policy: Policy) -> Verdict | None:
+    """The heaviest of several stages, each taken at its fastest rank, so that a slow rank makes no heavy stage."""
+    stages: dict[str, list[RankSample]] = {}
+    for rank in ranks:
+        if rank.comparable(policy.min_steps):
+            stages.setdefault(rank.peer_group, []).append(rank)
+    if len(stages) < 2:
+        return None
+    floors = {name: min(rank.own_mean for rank in members) for name, members in stages.items()}
+    light = quantile(LOWER_QUARTILE, list(floors.values()))
+    heaviest = max(sorted(floors), key=lambda name: floors[name])
+    step = fmean(rank.step_mean for rank in stages[heaviest])
+    lost = excess_share(floors[heaviest], light, step)
+    if not exceeds(floors[heaviest], light, policy.warning_ratio) or lost < policy.min_excess_share:
+        return None
+    ratio = slowdown_ratio(floors[heaviest], light)
+    return Verdict(
+        verdict="heavy_stage",
+        severity=WARNING,
+        run=run,
+        peer_group=heaviest,
+        slowdown_ratio=ratio,
+        lost_share=lost,
+        evidence=f"even the fastest of the {wording.count(len(stages[heaviest]), 'rank')} of peer group {heaviest} "
+        f"takes {wording.seconds(floors[heaviest])} of own time a step, the light stages {wording.seconds(light)}"
+        + (f" ({wording.times(ratio)})" if ratio else ""),
+        impact=f"up to {wording.percent(lost)} of each step; pipeline bubbles hide part of it",
+    )
+
+
+def _stands_out(group: Group, policy: Policy) -> bool:
+    return any(exceeds(member.own_mean, group.mean_reference, policy.warning_ratio) for member in group.members)
+
+
+def _waiting_share(group: Group) -> float | None:
+    recent = [member.recent for member in group.members if member.recent is not None]
+    means = [window.wait_mean_seconds for window in recent if window.wait_mean_seconds is not None]
+    least = [window.wait_min_seconds for window in recent if window.wait_min_seconds is not None]
+    step = fmean(window.step_mean_seconds for window in recent) if recent else 0.0
+    if not means or not least or step <= 0:
+        return None
+    return (fmean(means) - min(least)) / step

@@ -1,0 +1,125 @@
+"""Ranks that no longer step: hung, crashed, or never seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import islice
+
+from straggler.detect import wording
+from straggler.detect.sample import RankSample
+from straggler.detect.verdict import CRITICAL, WARNING, Verdict
+from straggler.model.rank import RankState
+
+_MOST_NAMED = 8
+
+
+def hang(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
+    """One per run. The suspect is the rank with strictly the fewest arrivals at blocking points.
+
+    If all arrived alike, the host code of no rank is to blame: it is a GPU or the network. Arrivals are compared inside
+    a peer group, since other stages block at other points. A rank that writes a checkpoint or evaluates makes the
+    others wait for good reason: no hang, until its own longer patience ends and it is hung itself.
+    """
+    hung = [rank for rank in ranks if rank.state is RankState.HUNG]
+    if not hung or any(rank.state is RankState.RUNNING and rank.excluded_phase for rank in ranks):
+        return []
+    suspects = _behind([rank for rank in ranks if rank.alive])
+    suspect = suspects[0] if len(suspects) == 1 else None
+    silent = min(rank.since_progress_seconds for rank in hung)
+    if suspect is not None:
+        who = f"rank {suspect.rank} has reached fewer blocking points than its peers: they wait for it"
+    elif suspects:
+        who = f"{wording.ranks([rank.rank for rank in suspects])} have reached fewer blocking points than their peers"
+    else:
+        who = "all ranks have arrived at the same blocking point: a GPU or the network, not the code of one rank"
+    living = sum(rank.alive for rank in ranks)
+    return [
+        Verdict(
+            verdict="hang",
+            severity=CRITICAL,
+            run=run,
+            peer_group=suspect.peer_group if suspect else None,
+            rank=suspect.rank if suspect else None,
+            node=suspect.node if suspect else None,
+            waiting=living - 1 if suspect else living,
+            gpu_uuid=suspect.gpu_uuid if suspect else "",
+            evidence=f"no step for {wording.seconds(silent)} on {wording.count(len(hung), 'living rank')}; {who}",
+            impact=f"{wording.count(living, 'GPU')} do nothing until the job is restarted",
+        )
+    ]
+
+
+def crash(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
+    """One per run, naming the first to die, only while others remain: all gone together is an end."""
+    dead = [rank for rank in ranks if rank.state is RankState.CRASHED]
+    living = [rank for rank in ranks if rank.alive]
+    if not dead or not living:
+        return []
+    first = min(dead, key=_death_order)
+    return [
+        Verdict(
+            verdict="crash",
+            severity=CRITICAL,
+            run=run,
+            peer_group=first.peer_group,
+            rank=first.rank,
+            node=first.node,
+            waiting=len(living),
+            gpu_uuid=first.gpu_uuid,
+            evidence=f"rank {first.rank} is gone without a goodbye"
+            + (f" after step {first.step}" if first.step is not None else "")
+            + (f", the first of {len(dead)}" if len(dead) > 1 else "")
+            + f"; {wording.count(len(living), 'rank')} still alive",
+            impact=f"{wording.count(len(living), 'GPU')} wait for a rank that will not come",
+        )
+    ]
+
+
+def missing_rank(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
+    """Fewer ranks seen than the run was started with, while those seen do step.
+
+    The barrier proves that the missing ones live: they are unseen, most often because a node is not scraped or carries
+    no hook. So it is a hole in the monitoring and a warning, no crash.
+    """
+    sizes = [rank.world_size for rank in ranks if rank.alive and rank.world_size is not None]
+    stepping = [rank for rank in ranks if rank.state is RankState.RUNNING and rank.recent is not None]
+    if not sizes or not stepping:
+        return []
+    seen = {rank.rank for rank in ranks}
+    size = max(sizes)
+    unseen = size - sum(rank < size for rank in seen)
+    if unseen <= 0:
+        return []
+    named = list(islice((rank for rank in range(size) if rank not in seen), _MOST_NAMED))
+    more = " and more" if unseen > len(named) else ""
+    return [
+        Verdict(
+            verdict="missing_rank",
+            severity=WARNING,
+            run=run,
+            evidence=f"the run has {size} ranks, {len(seen)} are seen and step. {unseen} must live, or the others "
+            f"would stand still, but nothing reports them: {wording.ranks(named)}{more}",
+            impact=f"{wording.count(unseen, 'rank')} can be slow without being found",
+        )
+    ]
+
+
+def _behind(living: Sequence[RankSample]) -> list[RankSample]:
+    """The ranks with fewer arrivals than every other of their group, or than most where several tie."""
+    groups: dict[str, list[RankSample]] = {}
+    for rank in living:
+        groups.setdefault(rank.peer_group, []).append(rank)
+    behind: list[RankSample] = []
+    for members in groups.values():
+        counts = [rank.arrivals for rank in members if rank.arrivals is not None]
+        if len(counts) < len(members) or min(counts) == max(counts):
+            continue
+        behind += [rank for rank in members if rank.arrivals == min(counts)]
+    return behind
+
+
+def _death_order(rank: RankSample) -> tuple[float, float, int]:
+    """Longest seen dead first; then who came least far; then the number."""
+    gone = rank.gone_seconds if rank.gone_seconds is not None else 0.0
+    return (-gone, rank.arrivals if rank.arrivals is not None else math.inf, rank.rank)
