@@ -1,0 +1,90 @@
+"""The shipped rules, made impatient: a demonstration cannot wait a minute for ``for``.
+
+Expressions, thresholds, labels and texts stay as they are. What changes: each ``for`` and ``keep_firing_for`` is
+divided, those of chosen alerts are taken out, and groups are evaluated at Prometheus' own interval.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from straggler.errors import ConfigError, ParseError
+
+_CHECKOUT = Path(__file__).resolve().parents[3] / "rules"
+_INSTALLED = Path(sys.prefix) / "share" / "straggler-exporter" / "rules"
+
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_000}
+# Prometheus 2.42, promql duration: 1h30m, 90s, 0
+_DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+|0")
+_PART = re.compile(r"(\d+)(ms|[smhdwy])")
+
+
+def find_rules(chosen: Path | None = None) -> Path:
+    """The directory with ``recording/`` and ``alerts/``: the chosen one, else the checkout's, else the installed one.
+
+    Raises:
+        ConfigError: it is not there, or holds no rules.
+    """
+    for place in (chosen,) if chosen else (_CHECKOUT, _INSTALLED):
+        if any(rule_files(place)):
+            return place
+    looked = chosen or f"{_CHECKOUT} and {_INSTALLED}"
+    raise ConfigError("rules", f"no alerts/*.yaml in {looked}: give the directory with --rules DIR")
+
+
+def rule_files(rules: Path) -> list[Path]:
+    """All rule files of the directory; recording rules first."""
+    return [*sorted(rules.glob("recording/*.yaml")), *sorted(rules.glob("alerts/*.yaml"))]
+
+
+def write_quick_rules(rules: Path, target: Path, *, divide_by: float, at_once: Collection[str] = ()) -> list[Path]:
+    """Write the impatient copy.
+
+    Args:
+        rules: the shipped directory.
+        target: an existing directory for the copy; files get flat names.
+        divide_by: what each ``for`` and ``keep_firing_for`` is divided by.
+        at_once: alerts that lose them altogether.
+
+    Returns:
+        The files written.
+
+    Raises:
+        ParseError: a duration that Prometheus would refuse too.
+    """
+    written = []
+    for source in rule_files(rules):
+        content = yaml.safe_load(source.read_text(encoding="utf-8"))
+        for group in content["groups"]:
+            group.pop("interval", None)
+            for rule in _alerts(group):
+                for key in ("for", "keep_firing_for"):
+                    if key in rule and rule["alert"] in at_once:
+                        del rule[key]
+                    elif key in rule:
+                        rule[key] = f"{round(duration_seconds(str(rule[key])) * 1000 / divide_by)}ms"
+        copy = target / f"{source.parent.name}-{source.name}"
+        copy.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        written.append(copy)
+    return written
+
+
+def _alerts(group: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    return (rule for rule in group["rules"] if "alert" in rule)
+
+
+def duration_seconds(text: str) -> float:
+    """``1h30m`` is 5400.
+
+    Raises:
+        ParseError: the text is no duration of Prometheus.
+    """
+    if not _DURATION.fullmatch(text):
+        raise ParseError("duration", text)
+    return sum(int(count) * _UNIT_MS[unit] for count, unit in _PART.findall(text)) / 1000

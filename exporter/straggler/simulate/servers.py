@@ -1,0 +1,174 @@
+"""Prometheus and Alertmanager as found on this machine, started on free loopback ports for one run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+import yaml
+
+from straggler.errors import SourceAbsentError, SourceFailedError
+from straggler.simulate.processes import Crew, Process
+
+_READY_SECONDS = 30.0
+_PACKAGES = {
+    "prometheus": ("prometheus",),
+    "alertmanager": ("alertmanager", "prometheus-alertmanager"),
+    "promtool": ("promtool",),
+    "amtool": ("amtool",),
+}
+"""Names under which distributions and the projects themselves install the programs."""
+
+
+def find_program(name: str) -> str:
+    """Path of a program: ``prometheus``, ``alertmanager``, ``promtool`` or ``amtool``.
+
+    Raises:
+        SourceAbsentError: it is not installed.
+    """
+    for candidate in _PACKAGES[name]:
+        if path := shutil.which(candidate):
+            return path
+    raise SourceAbsentError(
+        f"{name} is not installed (looked for {' and '.join(_PACKAGES[name])} in PATH); "
+        "on Debian and Ubuntu: apt-get install prometheus prometheus-alertmanager"
+    )
+
+
+def free_port() -> int:
+    """A loopback port that nobody uses at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until_ready(url: str, process: Process, seconds: float = _READY_SECONDS) -> None:
+    """Wait until the URL answers 200.
+
+    Raises:
+        SourceFailedError: the process ended, or it did not answer in time; with the end of its log.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=2):  # noqa: S310 - our own loopback URL
+                return
+        except (URLError, OSError):
+            pass
+        if process.returncode is not None or time.monotonic() > deadline:
+            raise SourceFailedError("not_ready", f"{process.name} did not come up at {url}:\n{process.tail()}")
+        time.sleep(0.05)
+
+
+class Alertmanager:
+    """Sends every alert to one webhook, at once, and tells when it is resolved."""
+
+    def __init__(self, crew: Crew, webhook_url: str) -> None:
+        program = find_program("alertmanager")
+        config = {
+            "route": {
+                "receiver": "webhook",
+                "group_by": ["..."],
+                "group_wait": "0s",
+                "group_interval": "1s",
+                "repeat_interval": "1h",
+            },
+            "receivers": [
+                {"name": "webhook", "webhook_configs": [{"url": webhook_url, "send_resolved": True}]},
+            ],
+        }
+        path = crew.directory / "alertmanager.yml"
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.process = crew.start(
+            "alertmanager",
+            [
+                program,
+                f"--config.file={path}",
+                f"--storage.path={crew.directory / 'alertmanager'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+                "--cluster.listen-address=",  # alone: no gossip port
+            ],
+        )
+
+
+class Prometheus:
+    """Scrapes targets by job and evaluates rules.
+
+    It hands out targets for the first time about 5 s after its start, so start it early.
+
+    Args:
+        targets: host and port by job; each also gets the label ``cluster``.
+        rules: rule files.
+        scrape_seconds: between two scrapes of a target, and between two evaluations of a rule.
+    """
+
+    def __init__(
+        self,
+        crew: Crew,
+        targets: Mapping[str, str],
+        rules: Sequence[Path] = (),
+        *,
+        alertmanager_url: str | None = None,
+        scrape_seconds: float = 5.0,
+        evaluation_seconds: float | None = None,
+        cluster: str = "demo",
+    ) -> None:
+        program = find_program("prometheus")
+        scrape = _duration(scrape_seconds)
+        config: dict[str, Any] = {
+            "global": {
+                "scrape_interval": scrape,
+                "scrape_timeout": scrape,
+                "evaluation_interval": _duration(evaluation_seconds or scrape_seconds),
+            },
+            "rule_files": [str(path) for path in rules],
+            "scrape_configs": [
+                {"job_name": job, "static_configs": [{"targets": [target], "labels": {"cluster": cluster}}]}
+                for job, target in targets.items()
+            ],
+        }
+        if alertmanager_url:
+            address = urllib.parse.urlsplit(alertmanager_url).netloc
+            config["alerting"] = {"alertmanagers": [{"static_configs": [{"targets": [address]}]}]}
+        path = crew.directory / "prometheus.yml"
+        path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.process = crew.start(
+            "prometheus",
+            [
+                program,
+                f"--config.file={path}",
+                f"--storage.tsdb.path={crew.directory / 'tsdb'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+                "--rules.alert.resend-delay=1s",
+                "--log.level=warn",
+            ],
+        )
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The samples of an instant vector: each with ``metric`` and ``value``."""
+        return list(self._get("/api/v1/query", query=expression)["result"])
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """Pending and firing alerts."""
+        return list(self._get("/api/v1/alerts")["alerts"])
+
+    def _get(self, path: str, **parameters: str) -> dict[str, Any]:
+        url = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
+        with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - our own loopback URL
+            return dict(json.load(response)["data"])
+
+
+def _duration(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"

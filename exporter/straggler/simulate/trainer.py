@@ -1,0 +1,96 @@
+"""One rank of a simulated run: a real process with the real hook, whose work is sleep.
+
+``python -m straggler.simulate.trainer DIRECTORY RANK``. The directory holds ``scenario.json``, the board and the
+barrier's pipes. Parts of a step end at absolute times, so what a sleep takes too long is taken from the next part and
+a step does not drift; the ranks' exchange ends for all at the same moment, a fixed time after the last arrival.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from straggler import StepTimer
+from straggler.simulate import board as at
+from straggler.simulate.barrier import Barrier, RunEndedError
+from straggler.simulate.board import Board, Cell
+from straggler.simulate.scenario import Scenario
+
+_NS = 1_000_000_000
+_LATE_NS = 5_000_000
+"""A process that was held up for longer does not make up for it: the next step is planned from now on."""
+
+
+class Pace:
+    """Sleeps up to planned moments, one after the other."""
+
+    def __init__(self) -> None:
+        self._planned_ns = time.monotonic_ns()
+
+    def begin_step(self) -> None:
+        """Go on from the plan, or from now if that is long past."""
+        now = time.monotonic_ns()
+        if now - self._planned_ns > _LATE_NS:
+            self._planned_ns = now
+
+    def spend(self, seconds: float) -> None:
+        """Be busy for so long after the planned end of what was before."""
+        self.sleep_until(self._planned_ns + round(seconds * _NS))
+
+    def sleep_until(self, planned_ns: int) -> None:
+        """Be busy until then."""
+        self._planned_ns = planned_ns
+        while (left := planned_ns - time.monotonic_ns()) > 0:
+            time.sleep(left / _NS)
+
+
+def train(directory: Path, rank: int) -> None:
+    """Take steps until the board says that the run ends."""
+    scenario = Scenario.from_json((directory / "scenario.json").read_text(encoding="utf-8"))
+    board = Board(directory / "board")
+    barrier, cell, pace = Barrier(directory, board, rank), board.cell(rank), Pace()
+    cell.begin()
+    timer = StepTimer()
+    try:
+        for step in timer.data(_batches(scenario, board, cell, pace, rank)):
+            work = scenario.work_of(rank, step)
+            with timer.step(tokens=scenario.tokens):
+                with timer.phase("forward"):
+                    cell.enter(at.FORWARD, time.monotonic_ns())
+                    pace.spend(work.forward_seconds)
+                with timer.phase("backward"):
+                    cell.enter(at.BACKWARD, time.monotonic_ns())
+                    pace.spend(work.backward_seconds)
+                with timer.phase("wait"):
+                    cell.enter(at.WAIT, time.monotonic_ns())
+                    pace.sleep_until(barrier.wait(step) + round(work.all_reduce_seconds * _NS))
+                with timer.phase("optimizer"):
+                    cell.enter(at.OPTIMIZER, time.monotonic_ns())
+                    pace.spend(work.optimizer_seconds)
+            cell.finish_step()
+    except RunEndedError:
+        pass  # others are done: so are we, in the middle of a step that will never be whole
+    finally:
+        timer.close()
+        cell.end()
+
+
+def _batches(scenario: Scenario, board: Board, cell: Cell, pace: Pace, rank: int) -> Iterator[int]:
+    """The data loader: each batch is the number of its step."""
+    step = 1
+    while board.stop_step is None or step <= board.stop_step:
+        now = time.monotonic_ns()
+        if cell.slow_since_ns is None and scenario.fault.afflicts(rank, step):
+            cell.slow_from(now)
+        cell.begin_step(scenario.work.compute_seconds / scenario.expected_work(rank, step).compute_seconds)
+        cell.enter(at.DATA, now)
+        pace.begin_step()
+        pace.spend(scenario.work_of(rank, step).data_seconds)
+        yield step
+        step += 1
+
+
+if __name__ == "__main__":
+    train(Path(sys.argv[1]), int(sys.argv[2]))
