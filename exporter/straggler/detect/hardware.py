@@ -10,14 +10,7 @@ from straggler.detect.policy import Policy
 from straggler.detect.sample import RankSample
 from straggler.detect.verdict import WARNING, Verdict
 
-HELD_BACK = (
-    "sw_thermal_slowdown",
-    "hw_thermal_slowdown",
-    "hw_power_brake_slowdown",
-    "hw_slowdown",
-    "thermal",
-    "power_brake",
-)
+HELD_BACK = ("sw_thermal", "hw_thermal", "thermal", "hw_power_brake", "hw_slowdown")
 """Clocks event reasons that mean trouble. Not among them: ``sw_power_cap`` (normal under load), idle, set clocks."""
 
 
