@@ -1,9 +1,21 @@
-"""A small HTTP server on a free loopback port, in a thread: for the fake node's page and for the webhook."""
+"""HTTP on this machine: a small server in a thread, on a free loopback port, and a client that needs no proxy."""
 
 from __future__ import annotations
 
 import threading
+import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def read_local(url: str, timeout_seconds: float = 10.0) -> str:
+    """The body of a loopback URL.
+
+    Raises:
+        OSError: nobody listens, no answer in time, or a status other than success (``urllib.error.HTTPError``).
+    """
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(url, timeout=timeout_seconds) as answer:
+        return str(answer.read().decode())
 
 
 class LocalHandler(BaseHTTPRequestHandler):

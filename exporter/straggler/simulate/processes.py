@@ -14,13 +14,15 @@ from pathlib import Path
 
 _LIFELINE = Path(__file__).with_name("lifeline.py")
 _KILL_AFTER_SECONDS = 5.0
+_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 
 
 class Process:
     """One child. Its output goes to ``directory/NAME.log``.
 
     Args:
-        env: added to our own environment.
+        env: added to what it inherits: paths and language. Nothing else comes along, so that variables of a user's own
+            training, proxies or settings of ours do not reach into a run.
     """
 
     def __init__(
@@ -34,7 +36,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
+                env={**{key: os.environ[key] for key in _INHERITED if key in os.environ}, **(env or {})},
                 start_new_session=True,  # Ctrl-C in the terminal is for us: we end the children in order
             )
         self.pid = self._popen.pid

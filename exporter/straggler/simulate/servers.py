@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import socket
 import time
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 
 import yaml
 
 from straggler.errors import SourceAbsentError, SourceFailedError
+from straggler.simulate.local_http import read_local
 from straggler.simulate.processes import Crew, Process
 
 _READY_SECONDS = 30.0
@@ -58,11 +58,9 @@ def wait_until_ready(url: str, process: Process, seconds: float = _READY_SECONDS
     """
     deadline = time.monotonic() + seconds
     while True:
-        try:
-            with urllib.request.urlopen(url, timeout=2):  # noqa: S310 - our own loopback URL
-                return
-        except (URLError, OSError):
-            pass
+        with contextlib.suppress(OSError):
+            read_local(url, 2.0)
+            return
         if process.returncode is not None or time.monotonic() > deadline:
             raise SourceFailedError("not_ready", f"{process.name} did not come up at {url}:\n{process.tail()}")
         time.sleep(0.05)
@@ -166,8 +164,7 @@ class Prometheus:
 
     def _get(self, path: str, **parameters: str) -> dict[str, Any]:
         url = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - our own loopback URL
-            return dict(json.load(response)["data"])
+        return dict(json.loads(read_local(url))["data"])
 
 
 def _duration(seconds: float) -> str:
