@@ -8,7 +8,7 @@ the peers', over 32 it is 1.08, so a shorter window would blame chance.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -17,7 +17,19 @@ from straggler.wire.records import StepRecord
 
 WINDOW_STEPS = 32
 WINDOW_SECONDS = 10.0
+WINDOW_NS = int(WINDOW_SECONDS * 1e9)
 _NS = 1e-9
+_LEFT_OUT = layout.FLAG_PROFILED | layout.FLAG_FAILED
+
+
+class Sample(NamedTuple):
+    """What the window needs to know of one step: a fifth of a record's memory."""
+
+    end_monotonic_ns: int
+    wall_ns: int
+    own_ns: int | None
+    """``None`` where it was not measured."""
+    wait_ns: int
 
 
 class Recent(NamedTuple):
@@ -32,41 +44,56 @@ class Recent(NamedTuple):
     wait_min_seconds: float | None
 
 
-def window(records: Sequence[StepRecord]) -> list[StepRecord]:
+def sample(record: StepRecord) -> Sample | None:
+    """What the window needs of a record; ``None`` if the step does not count, being profiled or failed."""
+    if record.flags & _LEFT_OUT:
+        return None
+    return Sample(record.end_monotonic_ns, record.wall_ns, record.own_ns, record.wait_ns)
+
+
+def is_whole(later_steps: int, end_monotonic_ns: int, newest_end_monotonic_ns: int) -> bool:
+    """Whether the window is complete without a step.
+
+    Args:
+        later_steps: how many steps that count came after it.
+        end_monotonic_ns: its end.
+        newest_end_monotonic_ns: the end of the newest step that counts.
+    """
+    return later_steps >= WINDOW_STEPS and end_monotonic_ns <= newest_end_monotonic_ns - WINDOW_NS
+
+
+def window(samples: Sequence[Sample]) -> list[Sample]:
     """The steps of the window, oldest first.
 
     Args:
-        records: consecutive records, oldest first.
+        samples: of consecutive steps, oldest first; more than the window is fine.
     """
-    chosen: list[StepRecord] = []
-    if not records:
-        return chosen
-    horizon = records[-1].end_monotonic_ns - int(WINDOW_SECONDS * 1e9)
-    for record in reversed(records):
-        if len(chosen) >= WINDOW_STEPS and record.end_monotonic_ns <= horizon:
+    chosen: list[Sample] = []
+    for candidate in reversed(samples):
+        if chosen and is_whole(len(chosen), candidate.end_monotonic_ns, chosen[0].end_monotonic_ns):
             break
-        if not record.flags & (layout.FLAG_PROFILED | layout.FLAG_FAILED):
-            chosen.append(record)
+        chosen.append(candidate)
     chosen.reverse()
     return chosen
 
 
-def summarize(records: Sequence[StepRecord]) -> Recent | None:
-    """Mean, median and least over the window; ``None`` if there is no step in it.
-
-    Args:
-        records: consecutive records, oldest first; more than the window is fine.
-    """
-    steps = window(records)
+def summarize_samples(samples: Sequence[Sample]) -> Recent | None:
+    """Mean, median and least over the window; ``None`` if there is no step in it. Arguments as for ``window``."""
+    steps = window(samples)
     if not steps:
         return None
-    own = [value for record in steps if (value := record.own_ns) is not None]
-    waits = [record.wait_ns for record in steps if record.own_ns is not None]
+    own = [step.own_ns for step in steps if step.own_ns is not None]
+    waits = [step.wait_ns for step in steps if step.own_ns is not None]
     return Recent(
         steps=len(own) or len(steps),
-        step_mean_seconds=sum(record.wall_ns for record in steps) / len(steps) * _NS,
+        step_mean_seconds=sum(step.wall_ns for step in steps) / len(steps) * _NS,
         own_mean_seconds=sum(own) / len(own) * _NS if own else None,
         own_median_seconds=median(own) * _NS if own else None,
         wait_mean_seconds=sum(waits) / len(waits) * _NS if waits else None,
         wait_min_seconds=min(waits) * _NS if waits else None,
     )
+
+
+def summarize(records: Iterable[StepRecord]) -> Recent | None:
+    """As ``summarize_samples``, from records: consecutive ones, oldest first."""
+    return summarize_samples([step for record in records if (step := sample(record)) is not None])

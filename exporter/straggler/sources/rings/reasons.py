@@ -1,0 +1,26 @@
+"""Why a ring, or a file that claims to be one, is not published."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from straggler.wire.layout import WIRE_REASONS
+
+FILE_REASONS: Final = (
+    "symlink",  # never followed: the target is not the writer's to choose
+    "not_regular",  # a pipe, socket or device, never opened
+    "hard_linked",  # may be somebody else's file under a second name
+    "too_large",
+    "unreadable",  # permissions, or an I/O error
+    "not_ready",  # no preamble after the grace for start-up: its writer died, or never was one
+    "truncated",  # smaller than its preamble says
+    "replaced",  # the preamble changed under the reader
+    "duplicate_rank",  # two living ranks claim one (run, rank)
+    "too_many_ranks",
+    "too_many_files",
+    "too_many_directories",
+    "remove_failed",
+)
+
+RING_REASONS: Final = (*FILE_REASONS, *WIRE_REASONS)
+"""All values of ``reason`` that this source counts under."""
