@@ -1,0 +1,77 @@
+"""What a run was really like, from the step rings that it left: the hook's own records, step by step."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from straggler.errors import WireError
+from straggler.simulate.scenario import Scenario
+from straggler.wire import layout
+from straggler.wire.decode import decode_identity, decode_preamble, decode_record, file_bytes, slot_offset
+from straggler.wire.records import StepRecord
+
+_NS = 1e-9
+_WARM_UP_STEPS = 5
+_SETTLING_STEPS = 1
+"""The step in which the fault begins is left out: it may be of both kinds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Means over the healthy steps and over the slow ones, in seconds; ``None`` where there are none."""
+
+    healthy_step_seconds: float | None
+    slow_step_seconds: float | None
+    healthy_own_seconds: float | None
+    """Own time of the rank that the fault is on."""
+    slow_own_seconds: float | None
+
+    @property
+    def efficiency(self) -> float | None:
+        """Healthy step over slow step."""
+        if self.healthy_step_seconds is None or not self.slow_step_seconds:
+            return None
+        return self.healthy_step_seconds / self.slow_step_seconds
+
+
+def read_records(rings: Path) -> dict[int, list[StepRecord]]:
+    """All records that are still in the rings, by rank, in order. What is not whole is left out."""
+    records: dict[int, list[StepRecord]] = {}
+    for path in rings.rglob("*"):
+        if not path.is_file():
+            continue
+        data = path.read_bytes()
+        with contextlib.suppress(WireError):  # no ring, or one that nobody has begun to write
+            preamble = decode_preamble(data)
+            rank = decode_identity(data[layout.IDENTITY_OFFSET : layout.RECORDS_OFFSET]).rank
+            if len(data) < file_bytes(preamble):
+                continue
+            found = []
+            for serial in range(1, preamble.capacity + 1):
+                start = slot_offset(serial, preamble)
+                with contextlib.suppress(WireError):  # not written yet
+                    found.append(decode_record(data[start : start + preamble.record_bytes]))
+            records[rank] = sorted(found, key=lambda record: record.serial)
+    return records
+
+
+def measure(scenario: Scenario, records: dict[int, list[StepRecord]]) -> Pace:
+    """Compare the steps before the fault with those under it."""
+    steps = records.get(scenario.fault.rank, [])
+    begins = math.inf if scenario.healthy else scenario.fault.begins_step
+    healthy = [record for record in steps if _WARM_UP_STEPS < record.serial < begins]
+    slow = [record for record in steps if record.serial >= begins + _SETTLING_STEPS]
+    return Pace(
+        healthy_step_seconds=_mean([record.wall_ns for record in healthy]),
+        slow_step_seconds=_mean([record.wall_ns for record in slow]),
+        healthy_own_seconds=_mean([own for record in healthy if (own := record.own_ns) is not None]),
+        slow_own_seconds=_mean([own for record in slow if (own := record.own_ns) is not None]),
+    )
+
+
+def _mean(times_ns: list[int]) -> float | None:
+    return fmean(times_ns) * _NS if times_ns else None
