@@ -37,6 +37,9 @@ class Policy:
     regression_offset_seconds: float = 600.0
     """The newest part of the past is left out: a slow climb must not become its own baseline."""
     regression_min_history_seconds: float = 1800.0
+    network_share: float = 0.50
+    """The least wait of the run as a share of the step: a run that was slow from its first step has no better past. The
+    reference step spends 23 % in its all-reduce."""
     throttled_share: float = 0.10
     """Share of the time in which heat or a power brake held the clock down. A power cap is normal under load."""
 
@@ -62,6 +65,8 @@ class Policy:
     """Ranks of a job that is stopped die one after the other within seconds: that is an end, not a crash."""
     missing_seconds: float = 120.0
     blind_seconds: float = 300.0
+    blind_unseen_share: float = 0.50
+    """From this share of unseen ranks on, the monitoring of the run is blind rather than short of a rank."""
 
     gone_counters_seconds: float = 300.0
     """When a rank is gone its gauges go at once; its counters and its state stay this long."""
