@@ -1,0 +1,165 @@
+"""Every setting of the sidecar, once. Flags, variables, YAML keys and ``docs/configuration.md`` all follow from here.
+
+A key ``dcgm.url`` is the flag ``--dcgm-url``, the variable ``STRAGGLER_DCGM_URL`` and, in YAML, ``url`` under ``dcgm``.
+Secrets come in files only: an environment or a command line is readable by too many.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+DEFAULT_PORT = 10110
+AUTO_DCGM_URL = "http://127.0.0.1:9400/metrics"
+"""Where dcgm-exporter listens if nobody moved it."""
+
+
+class Address(NamedTuple):
+    """Where to listen. An empty host is every address of the machine, IPv6 and IPv4."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: Any) -> Address:
+    """Read ``HOST:PORT``, ``:PORT``, ``[::1]:PORT`` or ``PORT``.
+
+    Raises:
+        ValueError: anything else; the text says what to write.
+    """
+    if isinstance(text, Address):
+        return text
+    host, colon, port = str(text).strip().rpartition(":")
+    if not colon:
+        host = ""
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ValueError(f"put an IPv6 address in brackets: [{host}]:{port}")
+    if not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise ValueError(f"write HOST:PORT with a port of 0 to 65535, e.g. 127.0.0.1:{DEFAULT_PORT}")
+    return Address(host.strip("[]"), int(port))
+
+
+def _parse_dcgm_url(text: Any) -> str:
+    url = str(text).strip()
+    if url in ("auto", "none"):
+        return url
+    wanted = f"write auto, none or a URL like {AUTO_DCGM_URL}"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises where it is no number
+    except ValueError as error:
+        raise ValueError(f"{error}; {wanted}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(wanted)
+    if parts.username or parts.password:
+        raise ValueError("no user or password in the URL: set dcgm.username and dcgm.password_file")
+    return url if parts.path not in ("", "/") else f"{url.rstrip('/')}/metrics"
+
+
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+DcgmUrl = Annotated[str, BeforeValidator(_parse_dcgm_url)]
+ListenAddress = Annotated[Address, BeforeValidator(parse_address)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DcgmConfig(_Section):
+    """dcgm-exporter's page."""
+
+    url: DcgmUrl = Field(
+        default="auto",
+        description=f"Page of dcgm-exporter. `auto` tries `{AUTO_DCGM_URL}` and is content if nobody answers there; "
+        "`none` asks nobody",
+    )
+    same_node: bool = Field(
+        default=False,
+        description="Set it if the URL is not loopback but always leads to this node's exporter, e.g. a Kubernetes "
+        "Service with `internalTrafficPolicy: Local`. Then bus ids and indices count as evidence for the join",
+    )
+    username: str = Field(default="", description="User for basic authentication")
+    password_file: Path | None = Field(default=None, description="File with the password for basic authentication")
+    ca_file: Path | None = Field(default=None, description="CA certificates (PEM) to check an `https` page with")
+    timeout_seconds: Seconds = Field(
+        default=5.0, description="Longest wait for the page; never longer than the scrape allows"
+    )
+
+
+class PushConfig(_Section):
+    """Step records over HTTP, for training that shares no directory with the sidecar."""
+
+    token_file: Path | None = Field(
+        default=None,
+        description="Switches `POST /api/v1/push` on. One line for each token: the token, then optionally a blank and "
+        "the Kubernetes namespace that it may write for",
+    )
+
+
+class ScrapeConfig(_Section):
+    """How long a scrape may take."""
+
+    timeout_seconds: Seconds = Field(default=9.5, description="For scrapes that announce no timeout")
+    timeout_offset_seconds: float = Field(
+        default=0.5,
+        ge=0,
+        le=60,
+        description="The answer goes out this long before the timeout that Prometheus announces",
+    )
+
+
+class LimitsConfig(_Section):
+    """What one node can be made to hold."""
+
+    ranks: int = Field(
+        default=1024, ge=1, le=100_000, description="Most ranks on the page; more are counted as refused"
+    )
+    connections: int = Field(
+        default=64, ge=1, le=10_000, description="Most HTTP connections at a time; more are turned away with 503"
+    )
+
+
+class Config(_Section):
+    """All settings."""
+
+    listen: ListenAddress = Field(
+        default=Address("", DEFAULT_PORT),
+        description="Where to serve: `HOST:PORT`, `[IPV6]:PORT` or `:PORT` for every address of the machine",
+    )
+    ring_dir: Path | None = Field(
+        default=None,
+        description="Directory of the step rings. Without it: `STRAGGLER_DIR` as for the hook, else `/run/straggler`, "
+        "else the per-user directory under `/dev/shm`",
+    )
+    poll_seconds: Seconds = Field(
+        default=2.0,
+        description="How often the rings are read between scrapes, so that a fast run does not lap the reader",
+    )
+    hang_seconds: Seconds = Field(
+        default=120.0, description="Shortest silence of a rank that counts as a hang; never less than ten of its steps"
+    )
+    dcgm: DcgmConfig = DcgmConfig()
+    push: PushConfig = PushConfig()
+    scrape: ScrapeConfig = ScrapeConfig()
+    limits: LimitsConfig = LimitsConfig()
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="What goes to standard error"
+    )
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL leads to this machine whatever the network is like."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

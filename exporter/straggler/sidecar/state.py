@@ -1,0 +1,186 @@
+"""What the sidecar knows: the last reading of each source, and what follows from all of them together."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from straggler.join.match import match
+from straggler.join.view import RankView
+from straggler.metrics.self_metrics import ExporterStatus, SourceStatus
+from straggler.model.clock import Clock
+from straggler.model.gpu import GpuFacts
+from straggler.model.rank import RankFacts, RankKey, RankState
+from straggler.model.reading import Problem, Reading, SourceState
+from straggler.sidecar.merge import merge_gpus, merge_ranks, most_alive
+from straggler.sidecar.scrape import Outcome
+from straggler.sidecar.trouble import TroubleLog
+
+_log = logging.getLogger(__name__)
+
+Fact = TypeVar("Fact")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCounts:
+    """What a source counts by itself since its start; ``None`` where it does not."""
+
+    records_read: int | None = None
+    records_missed: int | None = None
+    rings_removed: int | None = None
+    ranks_refused: Mapping[str, int] | None = None
+    """At present, by reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All that is known at one moment. It never changes, so any number of answers can be made from it."""
+
+    taken: float
+    """Seconds since the epoch."""
+    taken_monotonic: float
+    views: tuple[RankView, ...] = ()
+    """Ordered by run and rank."""
+    gpus: tuple[GpuFacts, ...] = ()
+    status: ExporterStatus = field(default_factory=ExporterStatus)
+
+    @property
+    def stepping(self) -> bool:
+        """Whether some rank is in the middle of its steps."""
+        return any(
+            view.rank.state is RankState.RUNNING and view.rank.recent is not None and view.rank.excluded_phase is None
+            for view in self.views
+        )
+
+
+class NodeState:
+    """Keeps readings and counts. Not for two threads at a time, but for ``count``.
+
+    Args:
+        clock: both clocks.
+        counts: for sources that count by themselves, by name.
+        node_proven: whether the GPU page is known to be of this node.
+        max_ranks: more are left out and counted.
+        hang_after_seconds: for the page.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        counts: Mapping[str, Callable[[], SourceCounts]],
+        node_proven: bool,
+        max_ranks: int,
+        hang_after_seconds: float,
+    ) -> None:
+        self._clock = clock
+        self._counts = counts
+        self._node_proven = node_proven
+        self._max_ranks = max_ranks
+        self._hang_after_seconds = hang_after_seconds
+        self._outcomes: dict[str, Outcome] = {}
+        self._facts_at: dict[str, float] = {}
+        self._last_views: dict[RankKey, RankView] = {}
+        self._refused: Counter[tuple[str, str]] = Counter()
+        self._counting = threading.Lock()
+        self._trouble = TroubleLog()
+
+    def apply(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Take in what sources said: each outcome once, so that its problems are counted once."""
+        for name, outcome in outcomes.items():
+            before = self._outcomes.get(name)
+            self._log_change(name, before.reading if before else None, outcome.reading)
+            self._outcomes[name] = outcome
+            if outcome.reading.state in (SourceState.OK, SourceState.STALE):
+                self._facts_at[name] = outcome.ended
+            self.count(name, outcome.reading.problems)
+            refused_now = self._counts[name]().ranks_refused if name in self._counts else None
+            self._trouble.update(
+                name,
+                (*outcome.reading.problems, *outcome.reading.blind),
+                still=refused_now or {},
+                now=self._clock.monotonic(),
+            )
+
+    def count(self, source: str, problems: Iterable[Problem]) -> None:
+        """Count what was refused, also outside a look: a push, a sample of the page. Any thread may call it."""
+        with self._counting:
+            for problem in problems:
+                self._refused[source, problem.reason] += problem.count
+
+    def snapshot(self, scrape_seconds: float | None = None) -> Snapshot:
+        """Merge and join all that is known now."""
+        readings = [outcome.reading for outcome in self._outcomes.values()]
+        ranks = merge_ranks([_facts(reading, RankFacts) for reading in readings])
+        gpus = merge_gpus([_facts(reading, GpuFacts) for reading in readings])
+        shown = ranks if len(ranks) <= self._max_ranks else most_alive(ranks, self._max_ranks)
+        views = [self._with_last_gpu(view) for view in match(shown, gpus, node_proven=self._node_proven)]
+        self._last_views = {view.rank.key: view for view in views}
+        return Snapshot(
+            taken=self._clock.time(),
+            taken_monotonic=self._clock.monotonic(),
+            views=tuple(sorted(views, key=lambda view: view.rank.key)),
+            gpus=gpus,
+            status=self._status(scrape_seconds, too_many=len(ranks) - len(shown)),
+        )
+
+    def _with_last_gpu(self, view: RankView) -> RankView:
+        """Name the GPU that a rank was on, once it is gone: an alert on its crash has to say where. Without values."""
+        last = self._last_views.get(view.rank.key)
+        if view.rank.alive or view.gpu is not None or last is None or last.gpu is None:
+            return view
+        gpu = replace(last.gpu, values={}, clocks_event_seconds={}, clocks_event_reasons={})
+        return RankView(rank=view.rank, gpu=gpu, evidence=last.evidence, unmatched_reason="")
+
+    def _status(self, scrape_seconds: float | None, too_many: int) -> ExporterStatus:
+        counts = {name: count() for name, count in self._counts.items()}
+        with self._counting:
+            refused = dict(self._refused)
+        ranks_refused = Counter[str]()
+        for each in counts.values():
+            ranks_refused.update(each.ranks_refused or {})
+        if too_many:
+            ranks_refused["too_many_ranks"] += too_many
+        removed = [each.rings_removed for each in counts.values() if each.rings_removed is not None]
+        return ExporterStatus(
+            sources=tuple(
+                self._source_status(name, outcome, counts.get(name, SourceCounts()))
+                for name, outcome in self._outcomes.items()
+            ),
+            refused=refused,
+            ranks_refused=ranks_refused,
+            scrape_seconds=scrape_seconds,
+            rings_removed=sum(removed) if removed else None,
+            hang_after_seconds=self._hang_after_seconds,
+        )
+
+    def _source_status(self, name: str, outcome: Outcome, counts: SourceCounts) -> SourceStatus:
+        blind = Counter[str]()
+        for problem in outcome.reading.blind:
+            blind[problem.reason] += problem.count
+        facts_at = self._facts_at.get(name)
+        return SourceStatus(
+            source=name,
+            state=outcome.reading.state,
+            duration_seconds=outcome.reading.duration_seconds,
+            age_seconds=None if facts_at is None else max(0.0, self._clock.monotonic() - facts_at),
+            blind=blind,
+            records_read=counts.records_read,
+            records_missed=counts.records_missed,
+        )
+
+    def _log_change(self, name: str, before: Reading[Any] | None, now: Reading[Any]) -> None:
+        old = before.state if before else None
+        if old is now.state:
+            return
+        level = logging.WARNING if now.state in (SourceState.FAILED, SourceState.STALE) else logging.INFO
+        why = "; ".join(f"{problem.reason}: {problem.detail}" for problem in (*now.problems, *now.blind)[:3])
+        _log.log(level, "source %s is %s%s", name, now.state.value, f": {why}" if why else "")
+
+
+def _facts(reading: Reading[Any], kind: type[Fact]) -> tuple[Fact, ...]:
+    return tuple(fact for fact in reading.facts if isinstance(fact, kind))
