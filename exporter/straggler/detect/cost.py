@@ -3,10 +3,10 @@
 In each step every rank waits until the slowest has arrived. Even the slowest waits a little: that is the network, which
 nobody's slowness makes, and it is taken off. So of N ranks, per step::
 
-    lost = sum over ranks of (wait - least wait) + the stragglers' own excess over what they should take
+    lost = sum over ranks of (wait - least wait) + the slowest rank's own excess (max - median own time of its group)
 
-For one steady straggler and peers that are alike, this is N x (max - median own time): N - 1 ranks wait for the
-difference, and the straggler itself spends it.
+For one steady straggler this is N x (max - median own time): N - 1 ranks wait for the difference, and the straggler
+itself spends it. Live, wait is the recent mean and the least wait that of the window; in a recording, both are exact.
 
 What pipelines make of it: a rank of another stage also waits in bubbles, and its bubbles are not the straggler's doing;
 a straggler in turn fills its own bubbles with work, which come back when it is cured. Both make the figure too high:
@@ -24,7 +24,7 @@ def lost_gpu_seconds(waits: Sequence[float], own_excess: float = 0.0, least_wait
 
     Args:
         waits: seconds that each rank was blocked on peers in the step, any order.
-        own_excess: seconds by which the stragglers among them exceed their peers' own time, summed.
+        own_excess: the largest max - median of own time in any peer group, seconds.
         least_wait: the run's least wait; without it, the least of ``waits``.
     """
     if not waits:

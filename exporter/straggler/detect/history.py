@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from straggler.detect.policy import Policy
@@ -80,14 +79,13 @@ class History:
         )
 
     def _sample(self, now: float, view: RankView) -> RankSample:
-        plain = sample(view)
-        key = plain.key
+        key = view.rank.key
         if view.rank.state is RankState.CRASHED:
-            return replace(plain, gone_seconds=now - self._gone_since.setdefault(key, now))
+            return sample(view, gone_seconds=now - self._gone_since.setdefault(key, now))
         self._gone_since.pop(key, None)
         mark = _mark(now, view)
         if mark is None:
-            return plain
+            return sample(view)
         marks = self._marks.setdefault(key, deque())
         if marks and _restarted(marks[-1], mark):
             marks.clear()
@@ -97,8 +95,8 @@ class History:
         if not marks or now - marks[-1].at >= _SHARE_SPACING:
             marks.append(mark)
         stepped, passed = mark.step_seconds - first.step_seconds, now - first.at
-        return replace(
-            plain,
+        return sample(
+            view,
             data_share=(mark.data_seconds - first.data_seconds) / stepped if stepped > 0 else None,
             throttled_share={
                 reason: (seconds - first.held_back[reason]) / passed

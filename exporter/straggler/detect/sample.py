@@ -85,8 +85,14 @@ class RankSample:
         )
 
 
-def sample(view: RankView) -> RankSample:
-    """One joined rank as the verdicts see it; shares over time are added by ``history.History``."""
+def sample(
+    view: RankView,
+    *,
+    gone_seconds: float | None = None,
+    data_share: float | None = None,
+    throttled_share: Mapping[str, float] | None = None,
+) -> RankSample:
+    """One joined rank as the verdicts see it, with what only a ``history.History`` knows."""
     facts, identity = view.rank, view.rank.identity
     values: Mapping[str, float] = view.gpu.values if view.gpu else {}
     return RankSample(
@@ -102,6 +108,9 @@ def sample(view: RankView) -> RankSample:
         excluded_phase=facts.excluded_phase,
         own_reason=facts.own_reason,
         since_progress_seconds=facts.since_progress_seconds,
+        gone_seconds=gone_seconds,
+        data_share=data_share,
+        throttled_share={} if throttled_share is None else throttled_share,
         gpu_uuid=view.gpu.key.uuid if view.gpu else identity.gpu_uuid,
         utilization_ratio=values.get("utilization_ratio"),
         sm_active_ratio=values.get("sm_active_ratio"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from straggler.detect import wording
+from straggler.detect.policy import Policy
 from straggler.detect.sample import RankSample
 from straggler.detect.verdict import CRITICAL, WARNING, Verdict
 from straggler.model.rank import RankState
@@ -14,19 +15,22 @@ from straggler.model.rank import RankState
 _MOST_NAMED = 8
 
 
-def hang(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
+def hang(run: str, ranks: Sequence[RankSample], policy: Policy) -> list[Verdict]:
     """One per run. The suspect is the rank with strictly the fewest arrivals at blocking points.
 
     If all arrived alike, the host code of no rank is to blame: it is a GPU or the network. Arrivals are compared inside
-    a peer group, since other stages block at other points. A rank that writes a checkpoint or evaluates makes the
-    others wait for good reason: no hang, until its own longer patience ends and it is hung itself.
+    a peer group, since other stages block at other points. No hang are: a rank in checkpoint or eval that makes the
+    others wait, until its own longer patience ends; a silent rank whose peers step, since the barrier proves that it
+    steps too and only its ring is frozen; the last ranks of a run that finishes, for as long as a checkpoint may take.
     """
     hung = [rank for rank in ranks if rank.state is RankState.HUNG]
     if not hung or any(rank.state is RankState.RUNNING and rank.excluded_phase for rank in ranks):
         return []
+    silent = min(rank.since_progress_seconds for rank in hung)
+    if _steps(ranks, silent) or (_is_finishing(ranks) and silent <= policy.hang_excluded_seconds):
+        return []
     suspects = _behind([rank for rank in ranks if rank.alive])
     suspect = suspects[0] if len(suspects) == 1 else None
-    silent = min(rank.since_progress_seconds for rank in hung)
     if suspect is not None:
         who = f"rank {suspect.rank} has reached fewer blocking points than its peers: they wait for it"
     elif suspects:
@@ -80,14 +84,15 @@ def missing_rank(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
     """Fewer ranks seen than the run was started with, while those seen do step.
 
     The barrier proves that the missing ones live: they are unseen, most often because a node is not scraped or carries
-    no hook. So it is a hole in the monitoring and a warning, no crash.
+    no hook; a rank that is hung while the others step has a frozen ring and is as unseen. So it is a hole in the
+    monitoring and a warning, no crash.
     """
     sizes = [rank.world_size for rank in ranks if rank.alive and rank.world_size is not None]
-    stepping = [rank for rank in ranks if rank.state is RankState.RUNNING and rank.recent is not None]
-    if not sizes or not stepping:
+    silent = [rank.since_progress_seconds for rank in ranks if rank.state is RankState.HUNG]
+    if not sizes or not _steps(ranks, min(silent, default=math.inf)):
         return []
-    seen = {rank.rank for rank in ranks}
-    size = max(sizes)
+    seen = {rank.rank for rank in ranks if rank.state is not RankState.HUNG}
+    size = min(sizes)  # while a run is resized, nobody is missed too early
     unseen = size - sum(rank < size for rank in seen)
     if unseen <= 0:
         return []
@@ -103,6 +108,19 @@ def missing_rank(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
             impact=f"{wording.count(unseen, 'rank')} can be slow without being found",
         )
     ]
+
+
+def _steps(ranks: Sequence[RankSample], silent: float) -> bool:
+    """Whether a running rank has stepped well after others fell silent; one more step may end after a rank stops."""
+    return any(
+        rank.state is RankState.RUNNING and rank.recent is not None and rank.since_progress_seconds < silent / 2
+        for rank in ranks
+    )
+
+
+def _is_finishing(ranks: Sequence[RankSample]) -> bool:
+    finished = sum(rank.state is RankState.FINISHED for rank in ranks)
+    return finished >= sum(rank.alive for rank in ranks)
 
 
 def _behind(living: Sequence[RankSample]) -> list[RankSample]:

@@ -49,7 +49,7 @@ def _judge_run(run: str, ranks: Sequence[RankSample], policy: Policy, before: Le
     now = level(ranks, policy)
     size = world(ranks)
     return [
-        *hang(run, ranks),
+        *hang(run, ranks, policy),
         *crash(run, ranks),
         *missing_rank(run, ranks),
         *straggling_nodes(run, slowness, size),

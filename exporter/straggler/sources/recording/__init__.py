@@ -1,0 +1,1 @@
+"""Recorded per-rank step times: a CSV or Parquet file from another tool."""
