@@ -2,7 +2,8 @@
 
 What counts as evidence, in this order:
 
-1. A goodbye in the live block. ``finished`` or, after an exception, ``crashed``.
+1. A goodbye in the live block. ``finished`` or, after an exception, ``crashed``. A hook that says it is *off* says
+   nothing of its rank: such a ring is not published, and lives here as long as its lock does.
 2. The lock, once it was seen held. When it is lost and nothing moves for a grace of two steps, the process is dead.
    If something moves after the loss, the lock was dropped by an open-and-close somewhere in that process: from then
    on it is no evidence.
@@ -95,6 +96,8 @@ class Liveness:
             return RankState.FINISHED
         if status == layout.STATUS_EXCEPTION:
             return RankState.CRASHED
+        if status == layout.STATUS_OFF:
+            return RankState.RUNNING if sight.held else RankState.FINISHED
         silence = self.progress.age(sight.now)
         excluded = sight.live is not None and sight.live.excluded_phase is not None
         limit = self._limits.seconds(sight.mean_step_seconds, excluded=excluded)

@@ -49,12 +49,20 @@ class Scan:
     problems: list[Problem] = field(default_factory=list)
 
 
-def scan(root: Path, wants_status: Callable[[RingKey], bool]) -> Scan:
+def scan(
+    root: Path,
+    wants_status: Callable[[RingKey], bool],
+    *,
+    max_files: int = MAX_FILES,
+    max_directories: int = MAX_DIRECTORIES,
+) -> Scan:
     """Walk the ring directory and its sub-directories.
 
     Args:
         root: the ring directory; the only path in which links are followed, since the administrator wrote it.
         wants_status: asked for each file; a file it declines costs no system call.
+        max_files: the walk stops here, and says so in a problem ``too_many_files``.
+        max_directories: as ``max_files``; the problem is ``too_many_directories``.
 
     Raises:
         SourceAbsentError: there is no such directory.
@@ -67,7 +75,7 @@ def scan(root: Path, wants_status: Callable[[RingKey], bool]) -> Scan:
     except OSError as error:
         raise SourceFailedError("unreadable", f"{root}: {error.strerror}") from error
     result = Scan()
-    walk = _Walk(result, wants_status)
+    walk = _Walk(result, wants_status, max_files, max_directories)
     try:
         walk.visit(descriptor, "", 0)
     except OSError as error:
@@ -78,12 +86,15 @@ def scan(root: Path, wants_status: Callable[[RingKey], bool]) -> Scan:
 
 
 class _Walk:
-    """One walk; stops quietly at its bounds, and says so in a problem."""
+    """One walk."""
 
-    def __init__(self, result: Scan, wants_status: Callable[[RingKey], bool]) -> None:
+    def __init__(
+        self, result: Scan, wants_status: Callable[[RingKey], bool], max_files: int, max_directories: int
+    ) -> None:
         self._result = result
         self._wants_status = wants_status
-        self._directories = 0
+        self._files_left = max_files
+        self._directories_left = max_directories
 
     def visit(self, descriptor: int, prefix: str, depth: int) -> None:
         """Look through one open directory."""
@@ -91,17 +102,18 @@ class _Walk:
         with os.scandir(descriptor) as entries:
             for entry in entries:
                 if entry.name.endswith(SUFFIX):
-                    if len(self._result.statuses) >= MAX_FILES:
-                        self._problem("too_many_files", f"more than {MAX_FILES} rings; the rest is not looked at")
+                    if not self._files_left:
+                        self._problem("too_many_files", f"{prefix}: the rest is not looked at")
                         return
+                    self._files_left -= 1
                     self._add(entry, prefix)
                 elif depth < MAX_DEPTH and entry.is_dir(follow_symlinks=False):
                     children.append(entry.name)
         for name in children:
-            if self._directories >= MAX_DIRECTORIES:
-                self._problem("too_many_directories", f"more than {MAX_DIRECTORIES}; remove those of pods long gone")
+            if not self._directories_left:
+                self._problem("too_many_directories", f"{prefix}: remove those of pods that are long gone")
                 return
-            self._directories += 1
+            self._directories_left -= 1
             self._descend(descriptor, name, f"{prefix}{name}/", depth + 1)
 
     def _descend(self, parent: int, name: str, prefix: str, depth: int) -> None:

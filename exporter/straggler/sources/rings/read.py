@@ -102,7 +102,8 @@ class RingSource:
         """Look at everything once.
 
         The problems of the reading are what began to be refused since the last one; what still is stands in
-        ``counters.refused_now``. Ranks that are gone are given as long as their counters are to stay.
+        ``counters.refused_now``. Ranks that are gone are given as long as their counters are to stay. Blind reason:
+        ``hook_off``.
         """
         now = self._clock.monotonic()
         standing: dict[tuple[object, str], Problem] = {}
@@ -135,8 +136,9 @@ class RingSource:
         return Reading(
             source=SOURCE,
             state=state,
-            facts=tuple(ring.facts(now) for ring in settled.published),
+            facts=tuple(ring.facts(now) for ring in settled.published if not ring.is_off),
             problems=tuple(problems),
+            blind=_blind(settled.published),
             duration_seconds=self._clock.monotonic() - now,
         )
 
@@ -271,6 +273,15 @@ class RingSource:
             if parked.remove_problem:
                 problems[key, "remove_failed"] = Problem(reason="remove_failed", detail=parked.remove_problem)
         return problems
+
+
+def _blind(rings: list[Ring]) -> tuple[Problem, ...]:
+    """Ranks that live, or lived until now, and are not seen since their hook has switched itself off."""
+    off = [ring.key for ring in rings if ring.is_off]
+    if not off:
+        return ()
+    detail = f"rank {off[0].rank} of {off[0].run!r}: its log says why the hook switched itself off"
+    return (Problem(reason="hook_off", detail=detail, count=len(off)),)
 
 
 def _duplicate(rings: list[Ring]) -> Problem:

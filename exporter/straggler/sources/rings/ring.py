@@ -85,9 +85,14 @@ class Ring:
         return 0.0 if self._liveness.gone_since is None else now - self._liveness.gone_since
 
     @property
+    def is_off(self) -> bool:
+        """Whether the hook switched itself off: the rank may live, but is unseen."""
+        return self.live is not None and self.live.status == layout.STATUS_OFF
+
+    @property
     def said_goodbye(self) -> bool:
         """Whether the process itself ended the ring."""
-        return self.live is not None and self.live.status != layout.STATUS_RUNNING
+        return self.live is not None and self.live.status in (layout.STATUS_FINISHED, layout.STATUS_EXCEPTION)
 
     def look(self, now: float) -> Batch:
         """Read what is new, and judge. The lock is asked for first: see ``assess.Sight``.
