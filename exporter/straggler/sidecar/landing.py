@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from straggler import __version__
+from straggler.sidecar.rank_row import COLUMNS, cells, is_gone, is_slow
 
 CONTENT_TYPE = "text/html; charset=utf-8"
 POLICY = (
@@ -32,9 +33,6 @@ th, td { padding: .25em .8em .25em 0; text-align: left; border-bottom: 1px solid
 _LINKS = """<p><a href="/metrics">Metrics</a> · <a href="/api/v1/ranks">Ranks as JSON</a> ·
 <a href="/-/ready">Ready</a> · <a href="/-/healthy">Healthy</a></p>"""
 
-_COLUMNS = ("run", "rank", "node", "group", "state", "step", "step time", "own", "wait", "slowdown", "GPU", "SM active")
-_NUMERIC = frozenset({"rank", "step", "step time", "own", "wait", "slowdown", "SM active"})
-
 
 def render_landing(document: Mapping[str, Any], hint: str) -> str:
     """Write the page.
@@ -57,43 +55,20 @@ def render_landing(document: Mapping[str, Any], hint: str) -> str:
 
 
 def _ranks(ranks: Sequence[Mapping[str, Any]]) -> str:
-    head = "".join(f'<th class="n">{name}</th>' if name in _NUMERIC else f"<th>{name}</th>" for name in _COLUMNS)
+    head = "".join(f'<th class="n">{title}</th>' if numeric else f"<th>{title}</th>" for title, numeric in COLUMNS)
     return "\n".join([f"<h2>Ranks</h2><table><tr>{head}</tr>", *map(_rank, ranks), "</table>"])
 
 
 def _rank(rank: Mapping[str, Any]) -> str:
-    kind = "slow" if "slow" in rank else "gone" if rank["state"] in ("crashed", "finished") else ""
-    gpu = rank.get("gpu", {})
-    cells = (
-        rank["run"],
-        rank["rank"],
-        rank.get("node", ""),
-        rank["peer_group"],
-        rank.get("excluded_phase", rank["state"]),
-        rank.get("step", ""),
-        _milliseconds(rank.get("step_seconds")),
-        _milliseconds(rank.get("own_seconds")) or rank.get("own_reason", ""),
-        _milliseconds(rank.get("wait_seconds")),
-        _times(rank.get("slowdown_ratio"), slow="slow" in rank),
-        gpu.get("gpu", gpu.get("UUID", rank.get("unmatched_reason", ""))),
-        f"{gpu['sm_active_ratio']:.0%}" if "sm_active_ratio" in gpu else "",
-    )
+    kind = "slow" if is_slow(rank) else "gone" if is_gone(rank) else ""
     row = "".join(
-        f'<td class="n">{escape(str(cell))}</td>' if name in _NUMERIC else f"<td>{escape(str(cell))}</td>"
-        for name, cell in zip(_COLUMNS, cells, strict=True)
+        f'<td class="n">{escape(text)}</td>' if column.numeric else f"<td>{escape(text)}</td>"
+        for column, text in zip(COLUMNS, cells(rank), strict=True)
     )
     return f'<tr class="{kind}">{row}</tr>'
 
 
 def _source(source: Mapping[str, Any]) -> str:
     blind = ", ".join(f"{reason} ({count})" for reason, count in source.get("blind", {}).items())
-    cells = (source["source"], source["state"], blind)
-    return "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>"
-
-
-def _milliseconds(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1e3:,.1f} ms"
-
-
-def _times(ratio: float | None, *, slow: bool) -> str:
-    return "" if ratio is None else f"{ratio:.2f}x{' slow' if slow else ''}"
+    row = (source["source"], source["state"], blind)
+    return "<tr>" + "".join(f"<td>{escape(str(text))}</td>" for text in row) + "</tr>"

@@ -111,10 +111,7 @@ class Asker:
         if self._late is not None:
             return self._late
         detail = f"no answer within {timeout_seconds:.3g} s; its result will be used when it comes"
-        reading = Reading[Any](
-            source=self.source.name, state=SourceState.FAILED, problems=(Problem(reason="timeout", detail=detail),)
-        )
-        return Outcome(reading, self._clock.monotonic())
+        return Outcome(self._failed("timeout", detail), self._clock.monotonic())
 
     def _run(self, look: Future[Outcome], request: Request) -> None:
         began = self._clock.monotonic()

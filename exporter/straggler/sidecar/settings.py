@@ -52,6 +52,11 @@ class Setting(NamedTuple):
         """``STRAGGLER_DCGM_URL``."""
         return PREFIX + self.flat.upper()
 
+    def default_text(self) -> str:
+        """The default as one would write it; ``""`` where there is none."""
+        default = self.field.default
+        return "" if default is None else str(_plain(default))
+
 
 def settings(model: type[BaseModel] = Config, parents: Path_ = ()) -> Iterator[Setting]:
     """All keys, in the order in which ``Config`` names them."""
@@ -224,6 +229,26 @@ def _wanted(detail: ErrorDetails) -> str:
 def _nearest(name: str, known: set[str]) -> str:
     matches = get_close_matches(name, known, n=1)
     return f"; did you mean {matches[0]}?" if matches else ""
+
+
+def to_yaml(config: Config) -> str:
+    """The settings as a file that ``load`` would read back; those that are not set stand as ``null``."""
+    content: dict[str, Any] = {}
+    for setting in settings():
+        place: Any = content
+        value: Any = config
+        for name in setting.path[:-1]:
+            place = place.setdefault(name, {})
+            value = getattr(value, name)
+        place[setting.path[-1]] = _plain(getattr(value, setting.path[-1]))
+    return yaml.safe_dump(content, sort_keys=False)
+
+
+def _plain(value: Any) -> Any:
+    """A value as YAML has it."""
+    if isinstance(value, (Path, Address)):
+        return str(value)
+    return value
 
 
 _TYPE_NAMES: dict[Any, str] = {bool: "true|false", int: "number", float: "number", Path: "path", Address: "address"}

@@ -1,0 +1,126 @@
+"""The command ``straggler``: which sub-command, and what becomes of its errors.
+
+Only the sub-command that is asked for is imported: the hook's environment may lack what the sidecar needs, and
+``straggler --help`` must answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from straggler import __version__
+from straggler.errors import ConfigError, StragglerError
+
+
+class Command(NamedTuple):
+    """One sub-command. Its module has ``add_arguments(parser)`` and ``run(arguments)``, which gives the exit code."""
+
+    module: str
+    help: str
+
+
+COMMANDS: dict[str, Command] = {
+    "serve": Command("straggler.cli.serve", "the sidecar: read rings and GPUs of this node, serve /metrics"),
+    "demo": Command("straggler.cli.demo", "a straggler from the training step to the alert, on this machine"),
+    "top": Command("straggler.cli.top", "the ranks of a sidecar, live in the terminal"),
+    "inspect": Command("straggler.cli.inspect", "the last steps in a ring file, also after a crash"),
+    "replay": Command("straggler.cli.replay", "the verdicts that recorded step times would have had"),
+    "simulate": Command("straggler.cli.simulate", "what a straggler costs"),
+}
+
+EXIT_CODES = """\
+exit codes:
+  0    done
+  1    the thing checked is not so, or could not be done
+  2    wrong use or configuration
+  130  ended by Ctrl-C
+"""
+
+_EXTRA_MODULES = frozenset({"prometheus_client", "pydantic", "pydantic_core", "pynvml", "requests", "rich", "yaml"})
+"""What the extra ``sidecar`` installs."""
+
+_BROKEN_PIPE = 141
+"""As a program that SIGPIPE ended: 128 + 13."""
+_INTERRUPTED = 130
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command line.
+
+    Args:
+        argv: without the program's name.
+
+    Returns:
+        The exit code, see ``EXIT_CODES``.
+    """
+    try:
+        arguments = _parse(argv)
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes standard output once more at exit, which must not fail a second time.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except StragglerError as error:
+        print(f"straggler: {error}", file=sys.stderr)
+        return 2 if isinstance(error, ConfigError) else 1
+    except SystemExit as request:  # argparse has said all: 0 for --help and --version, 2 for wrong use
+        return request.code if isinstance(request.code, int) else 0
+    return code
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="straggler",
+        description="Finds the rank that the others wait for, in distributed GPU training.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"straggler {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    chosen = next((argument for argument in argv if not argument.startswith("-")), None)
+    if chosen is not None and chosen not in COMMANDS:
+        nearest = get_close_matches(chosen, COMMANDS, n=1)
+        parser.error(f"no command {chosen!r}{f'; did you mean {nearest[0]}?' if nearest else ''}")
+    for name, command in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=command.help, description=_sentence(command.help))
+        if name == chosen:
+            module = _load(name, command)
+            module.add_arguments(subparser)
+            subparser.set_defaults(run=module.run)
+    return parser.parse_args(argv)
+
+
+def _load(name: str, command: Command) -> Any:
+    """Import the module of a command.
+
+    Raises:
+        ConfigError: something that it needs is not installed.
+    """
+    try:
+        return import_module(command.module)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _EXTRA_MODULES:
+            raise
+        raise ConfigError(
+            name, f"needs {missing}, which is not installed; install it with: pip install 'straggler-exporter[sidecar]'"
+        ) from error
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

@@ -1,0 +1,129 @@
+"""``straggler top``: the ranks of a sidecar, live."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, build_opener
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from straggler.cli.ranks_table import ranks_table
+from straggler.errors import ConfigError, SourceFailedError
+
+DEFAULT_URL = "http://127.0.0.1:10110"
+_TIMEOUT_SECONDS = 10.0
+_MOST_BYTES = 1 << 26
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the flags."""
+    parser.add_argument(
+        "url", nargs="?", default=DEFAULT_URL, metavar="URL", help=f"the sidecar (default {DEFAULT_URL})"
+    )
+    parser.add_argument("--once", action="store_true", help="print the table once; also where output is no terminal")
+    parser.add_argument("--json", action="store_true", help="print what the sidecar says, as JSON, once")
+    parser.add_argument("--interval", type=float, default=1.0, metavar="S", help="seconds between looks (default 1)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show the ranks until Ctrl-C.
+
+    Raises:
+        ConfigError: the URL or the interval cannot be used.
+        SourceFailedError: no sidecar answers there.
+    """
+    if not 0.1 <= arguments.interval <= 3600:
+        raise ConfigError("interval", f"{arguments.interval} s is not in 0.1 … 3600")
+    url = ranks_url(arguments.url)
+    document = read_ranks(url)
+    console = Console()
+    if arguments.json:
+        print(json.dumps(document, indent=2))
+    elif arguments.once or not console.is_terminal:
+        console.print(render(document))
+    else:
+        _watch(url, document, arguments.interval, console)
+    return 0
+
+
+def _watch(url: str, document: Mapping[str, Any], interval_seconds: float, console: Console) -> None:
+    trouble = ""
+    with Live(render(document), console=console, auto_refresh=False, screen=True) as live:
+        while True:
+            time.sleep(interval_seconds)
+            try:
+                document = read_ranks(url)
+                trouble = ""
+            except SourceFailedError as error:
+                trouble = error.detail  # the last table stays, with what is wrong below it
+            live.update(render(document, trouble), refresh=True)
+
+
+def render(document: Mapping[str, Any], trouble: str = "") -> RenderableType:
+    """The table, and below it what is wrong with the sources or the connection."""
+    lines = [Text(f"source {name}: {state}", style="yellow") for name, state in _unwell(document)]
+    if trouble:
+        lines.append(
+            Text(f"{trouble}; the table is {time.time() - document['timestamp_seconds']:.0f} s old", style="red")
+        )
+    return Group(ranks_table(document), *lines)
+
+
+def _unwell(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (source["source"], ", ".join([source["state"], *source.get("blind", {})]))
+        for source in document["sources"]
+        if source["state"] in ("failed", "stale") or source.get("blind")
+    ]
+
+
+def ranks_url(text: str) -> str:
+    """Turn ``HOST:PORT`` or a URL into the address of the ranks.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    url = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ConfigError("url", f"{text!r} is no address of a sidecar; write one like {DEFAULT_URL}")
+    return url.rstrip("/") + "/api/v1/ranks"
+
+
+def read_ranks(url: str) -> dict[str, Any]:
+    """Ask the sidecar.
+
+    Raises:
+        SourceFailedError: ``unreachable``, ``http_error`` or ``not_a_sidecar``.
+    """
+    opener = build_opener(ProxyHandler({}))  # a proxy for the internet knows nothing of this node
+    try:
+        with opener.open(url, timeout=_TIMEOUT_SECONDS) as answer:
+            body = answer.read(_MOST_BYTES)
+    except HTTPError as error:
+        raise SourceFailedError("http_error", f"{url} answers {error.code} {error.reason}") from error
+    except (URLError, OSError, HTTPException) as error:
+        reason = error.reason if isinstance(error, URLError) else error
+        raise SourceFailedError(
+            "unreachable", f"no sidecar answers at {url}: {reason}; start one with `straggler serve`, or name another"
+        ) from error
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or not {"ranks", "sources", "timestamp_seconds"} <= document.keys():
+        raise SourceFailedError("not_a_sidecar", f"what answers at {url} is no Straggler sidecar")
+    return document
