@@ -84,21 +84,3 @@ def degraded_link(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
         and rank.pcie_link_width_max is not None
         and 0 < rank.pcie_link_width < rank.pcie_link_width_max
     ]
-
-
-def blind(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
-    """Living ranks whose own time is not measured: their slowness cannot be seen, and that must be said."""
-    unmeasured = [rank for rank in ranks if rank.alive and rank.recent and rank.recent.own_mean_seconds is None]
-    if not unmeasured:
-        return []
-    reasons = sorted({rank.own_reason for rank in unmeasured})
-    return [
-        Verdict(
-            verdict="blind",
-            severity=WARNING,
-            run=run,
-            evidence=f"own time of {wording.ranks([rank.rank for rank in unmeasured])} is not measured: "
-            f"{', '.join(reasons)}",
-            impact="a straggler among them would not be found",
-        )
-    ]

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from straggler.detect.policy import Policy
-from straggler.detect.regression import Level, level
+from straggler.detect.regression import Level, level, usual
 from straggler.detect.sample import RankSample, sample
-from straggler.detect.slowdown import LOWER_QUARTILE, quantile
 from straggler.join.view import RankView
 from straggler.model.rank import RankKey, RankState
 
@@ -72,11 +71,7 @@ class History:
         old = [entry for at, entry in self._levels[run] if at <= now - self._policy.regression_offset_seconds]
         if not old or now - self._levels[run][0][0] < self._policy.regression_min_history_seconds:
             return None
-        return Level(
-            step=quantile(LOWER_QUARTILE, [entry.step for entry in old]),
-            own=quantile(LOWER_QUARTILE, [entry.own for entry in old]),
-            least_wait=quantile(LOWER_QUARTILE, [entry.least_wait for entry in old]),
-        )
+        return usual(old)
 
     def _sample(self, now: float, view: RankView) -> RankSample:
         key = view.rank.key

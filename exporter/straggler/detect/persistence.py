@@ -52,7 +52,7 @@ def patience(verdict: Verdict, policy: Policy) -> Patience:
         "utilization_divergence": policy.divergence_seconds,
     }
     if verdict.verdict in holds:
-        return Patience(holds[verdict.verdict], 0.0)
+        return Patience(holds[verdict.verdict], keep)
     return Patience(policy.job_for_seconds, keep)
 
 

@@ -24,6 +24,8 @@ class RankSample:
     recent: Recent | None = None
     """The window of last steps; ``None`` before the first step and when the rank is gone."""
     step: int | None = None
+    steps_total: int | None = None
+    """Steps since the process began."""
     arrivals: int | None = None
     excluded_phase: str | None = None
     own_reason: str = "measured"
@@ -104,6 +106,7 @@ def sample(
         state=facts.state,
         recent=facts.recent,
         step=facts.step,
+        steps_total=facts.totals.steps if facts.totals else None,
         arrivals=facts.totals.arrivals if facts.totals else None,
         excluded_phase=facts.excluded_phase,
         own_reason=facts.own_reason,

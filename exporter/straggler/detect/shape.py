@@ -13,7 +13,7 @@ from straggler.detect.policy import Policy
 from straggler.detect.sample import RankSample
 from straggler.detect.slowdown import LOWER_QUARTILE, MEDIAN, exceeds, excess_share, quantile, slowdown_ratio
 from straggler.detect.straggling import Group, Slowness
-from straggler.detect.verdict import WARNING, Verdict
+from straggler.detect.verdict import INFO, WARNING, Verdict
 
 
 def heavy_stages(run: str, slowness: Slowness, ranks: Sequence[RankSample], policy: Policy) -> list[Verdict]:
@@ -23,10 +23,7 @@ def heavy_stages(run: str, slowness: Slowness, ranks: Sequence[RankSample], poli
     ten at a time. Most often the group is really several pipeline stages; else a rack, or ranks given more data.
     """
     verdicts = [_crowd(run, group, slowness, policy) for group in slowness.groups if group.name in slowness.crowded]
-    stage = _heaviest_stage(run, ranks, policy)
-    if stage is not None and stage.peer_group not in slowness.crowded:
-        verdicts.append(stage)
-    return verdicts
+    return verdicts + _heavy_stages(run, slowness, ranks, policy)
 
 
 def rotating_imbalance(run: str, slowness: Slowness, policy: Policy) -> list[Verdict]:
@@ -35,7 +32,7 @@ def rotating_imbalance(run: str, slowness: Slowness, policy: Policy) -> list[Ver
     Waiting is compared inside a peer group, with the least wait of any of its ranks in any step of the window: what
     even the slowest rank waits is the network and the pipeline, the rest is waiting for each other.
     """
-    if slowness.slow or any(_stands_out(group, policy) for group in slowness.groups):
+    if any(_stands_out(group, policy) for group in slowness.groups):
         return []
     shares = [share for group in slowness.groups if (share := _waiting_share(group)) is not None]
     worst = max(shares, default=0.0)
@@ -96,34 +93,36 @@ def _crowd(run: str, group: Group, slowness: Slowness, policy: Policy) -> Verdic
     )
 
 
-def _heaviest_stage(run: str, ranks: Sequence[RankSample], policy: Policy) -> Verdict | None:
-    """The heaviest of several stages, each taken at its fastest rank, so that a slow rank makes no heavy stage."""
+def _heavy_stages(run: str, slowness: Slowness, ranks: Sequence[RankSample], policy: Policy) -> list[Verdict]:
+    """Stages above the light ones, each taken at its fastest rank, so that a slow rank makes no heavy stage."""
     stages: dict[str, list[RankSample]] = {}
     for rank in ranks:
         if rank.comparable(policy.min_steps):
             stages.setdefault(rank.peer_group, []).append(rank)
-    if len(stages) < 2:
-        return None
     floors = {name: min(rank.own_mean for rank in members) for name, members in stages.items()}
-    light = quantile(LOWER_QUARTILE, list(floors.values()))
-    heaviest = max(sorted(floors), key=lambda name: floors[name])
-    step = fmean(rank.step_mean for rank in stages[heaviest])
-    lost = excess_share(floors[heaviest], light, step)
-    if not exceeds(floors[heaviest], light, policy.warning_ratio) or lost < policy.min_excess_share:
-        return None
-    ratio = slowdown_ratio(floors[heaviest], light)
-    return Verdict(
-        verdict="heavy_stage",
-        severity=WARNING,
-        run=run,
-        peer_group=heaviest,
-        slowdown_ratio=ratio,
-        lost_share=lost,
-        evidence=f"even the fastest of the {wording.count(len(stages[heaviest]), 'rank')} of peer group {heaviest} "
-        f"takes {wording.seconds(floors[heaviest])} of own time a step, the light stages {wording.seconds(light)}"
-        + (f" ({wording.times(ratio)})" if ratio else ""),
-        impact=f"up to {wording.percent(lost)} of each step; pipeline bubbles hide part of it",
-    )
+    light = quantile(LOWER_QUARTILE, list(floors.values())) if floors else 0.0
+    verdicts: list[Verdict] = []
+    for name in sorted(floors.keys() - slowness.crowded):
+        lost = excess_share(floors[name], light, fmean(rank.step_mean for rank in stages[name]))
+        ratio = slowdown_ratio(floors[name], light)
+        if ratio is None or ratio <= policy.warning_ratio or lost < policy.min_excess_share:
+            continue
+        alone = "; with one rank in the stage, a slow GPU would look the same" if len(stages[name]) == 1 else ""
+        verdicts.append(
+            Verdict(
+                verdict="heavy_stage",
+                severity=INFO,
+                run=run,
+                peer_group=name,
+                slowdown_ratio=ratio,
+                lost_share=lost,
+                evidence=f"even the fastest of the {wording.count(len(stages[name]), 'rank')} of peer group {name} "
+                f"needs {wording.seconds(floors[name])} of own time a step, the light stages {wording.seconds(light)} "
+                f"({wording.times(ratio)}){alone}",
+                impact=f"up to {wording.percent(lost)} of each step; pipeline bubbles hide part of it",
+            )
+        )
+    return verdicts
 
 
 def _stands_out(group: Group, policy: Policy) -> bool:

@@ -1,18 +1,14 @@
-"""Ranks that no longer step: hung, crashed, or never seen."""
+"""Ranks that no longer step: hung or crashed."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from itertools import islice
 
 from straggler.detect import wording
 from straggler.detect.policy import Policy
 from straggler.detect.sample import RankSample
-from straggler.detect.verdict import CRITICAL, WARNING, Verdict
+from straggler.detect.verdict import CRITICAL, Verdict
 from straggler.model.rank import RankState
-
-_MOST_NAMED = 8
 
 
 def hang(run: str, ranks: Sequence[RankSample], policy: Policy) -> list[Verdict]:
@@ -27,7 +23,7 @@ def hang(run: str, ranks: Sequence[RankSample], policy: Policy) -> list[Verdict]
     if not hung or any(rank.state is RankState.RUNNING and rank.excluded_phase for rank in ranks):
         return []
     silent = min(rank.since_progress_seconds for rank in hung)
-    if _steps(ranks, silent) or (_is_finishing(ranks) and silent <= policy.hang_excluded_seconds):
+    if steps_on(ranks, silent) or (_is_finishing(ranks) and silent <= policy.hang_excluded_seconds):
         return []
     suspects = _behind([rank for rank in ranks if rank.alive])
     suspect = suspects[0] if len(suspects) == 1 else None
@@ -55,11 +51,19 @@ def hang(run: str, ranks: Sequence[RankSample], policy: Policy) -> list[Verdict]
 
 
 def crash(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
-    """One per run, naming the first to die, only while others remain: all gone together is an end."""
-    dead = [rank for rank in ranks if rank.state is RankState.CRASHED]
+    """One per run, naming the first to die, only while others remain: all gone together is an end.
+
+    Survivors that have made fewer steps than the dead are no survivors but a restart. (The launcher's attempt would say
+    it too, but differs between nodes.)
+    """
     living = [rank for rank in ranks if rank.alive]
+    furthest = max((rank.steps_total or 0 for rank in living), default=0)
+    dead = [rank for rank in ranks if rank.state is RankState.CRASHED and (rank.steps_total or 0) <= furthest]
     if not dead or not living:
         return []
+    arrived = max((rank.arrivals for rank in ranks if rank.arrivals is not None), default=0)
+    first = min(dead, key=lambda rank: _death_order(rank, arrived))
+    return []
     first = min(dead, key=_death_order)
     return [
         Verdict(
@@ -80,37 +84,7 @@ def crash(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
     ]
 
 
-def missing_rank(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
-    """Fewer ranks seen than the run was started with, while those seen do step.
-
-    The barrier proves that the missing ones live: they are unseen, most often because a node is not scraped or carries
-    no hook; a rank that is hung while the others step has a frozen ring and is as unseen. So it is a hole in the
-    monitoring and a warning, no crash.
-    """
-    sizes = [rank.world_size for rank in ranks if rank.alive and rank.world_size is not None]
-    silent = [rank.since_progress_seconds for rank in ranks if rank.state is RankState.HUNG]
-    if not sizes or not _steps(ranks, min(silent, default=math.inf)):
-        return []
-    seen = {rank.rank for rank in ranks if rank.state is not RankState.HUNG}
-    size = min(sizes)  # while a run is resized, nobody is missed too early
-    unseen = size - sum(rank < size for rank in seen)
-    if unseen <= 0:
-        return []
-    named = list(islice((rank for rank in range(size) if rank not in seen), _MOST_NAMED))
-    more = " and more" if unseen > len(named) else ""
-    return [
-        Verdict(
-            verdict="missing_rank",
-            severity=WARNING,
-            run=run,
-            evidence=f"the run has {size} ranks, {len(seen)} are seen and step. {unseen} must live, or the others "
-            f"would stand still, but nothing reports them: {wording.ranks(named)}{more}",
-            impact=f"{wording.count(unseen, 'rank')} can be slow without being found",
-        )
-    ]
-
-
-def _steps(ranks: Sequence[RankSample], silent: float) -> bool:
+def steps_on(ranks: Sequence[RankSample], silent: float) -> bool:
     """Whether a running rank has stepped well after others fell silent; one more step may end after a rank stops."""
     return any(
         rank.state is RankState.RUNNING and rank.recent is not None and rank.since_progress_seconds < silent / 2
@@ -137,7 +111,7 @@ def _behind(living: Sequence[RankSample]) -> list[RankSample]:
     return behind
 
 
-def _death_order(rank: RankSample) -> tuple[float, float, int]:
-    """Longest seen dead first; then who came least far; then the number."""
-    gone = rank.gone_seconds if rank.gone_seconds is not None else 0.0
-    return (-gone, rank.arrivals if rank.arrivals is not None else math.inf, rank.rank)
+def _death_order(rank: RankSample, arrived: int) -> tuple[float, float, int]:
+    """Who came least far; then who is longest gone; then the number."""
+    behind = arrived - rank.arrivals if rank.arrivals is not None else 0
+    return (-behind, -(rank.gone_seconds or 0.0), rank.rank)

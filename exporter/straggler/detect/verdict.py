@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+INFO = "info"
+"""Supports an investigation; nobody acts on it alone."""
 WARNING = "warning"
 """A ticket."""
 CRITICAL = "critical"
@@ -23,7 +25,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "throttled_gpu": ("rank", "node"),
     "degraded_link": ("rank", "node"),
     "slow_transport": (),
-    "blind": (),
+    "blind": ("source", "reason"),
 }
 """All verdicts, each with what it is about besides the run. A fact that is not among them (the suspect of a hang, say)
 may change while the verdict stays the same one: it belongs into the text, never into the identity."""
@@ -50,6 +52,10 @@ class Verdict:
     waiting: int | None = None
     """How many other GPUs it holds up."""
     gpu_uuid: str = ""
+    source: str = ""
+    """What is blind: ``own_time`` or ``ranks``."""
+    reason: str = ""
+    """Why it is blind, as the metrics spell it."""
     evidence: str = ""
     """One sentence: the numbers that led to it, beside the peers'."""
     impact: str = ""

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from straggler.detect.hardware import blind, degraded_link, throttled_gpu, utilization_divergence
+from straggler.detect.blindness import blind, missing_rank
+from straggler.detect.hardware import degraded_link, throttled_gpu, utilization_divergence
 from straggler.detect.policy import DEFAULT, Policy
 from straggler.detect.regression import Level, level, slow_everywhere, slow_transport
 from straggler.detect.sample import RankSample
 from straggler.detect.shape import heavy_stages, input_stall, rotating_imbalance
-from straggler.detect.stopped import crash, hang, missing_rank
+from straggler.detect.stopped import crash, hang
 from straggler.detect.straggling import assess, straggling_nodes, straggling_ranks
 from straggler.detect.verdict import Verdict
 
@@ -62,5 +63,5 @@ def _judge_run(run: str, ranks: Sequence[RankSample], policy: Policy, before: Le
         *utilization_divergence(run, ranks, policy),
         *throttled_gpu(run, ranks, policy),
         *degraded_link(run, ranks),
-        *blind(run, ranks),
+        *blind(run, ranks, policy),
     ]

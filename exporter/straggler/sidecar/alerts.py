@@ -7,48 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from urllib.parse import quote_plus
 
 from straggler.detect import wording
 from straggler.detect.persistence import Standing
 from straggler.detect.verdict import SUBJECTS, Verdict
 from straggler.join.view import RankView
 from straggler.model.rank import RankKey
-
-ALERT_NAMES: dict[str, str] = {
-    "straggling_rank": "TrainingStraggler",
-    "straggling_node": "TrainingStragglingNode",
-    "heavy_stage": "TrainingHeavyStage",
-    "rotating_imbalance": "TrainingRotatingImbalance",
-    "input_stall": "TrainingInputStall",
-    "slow_everywhere": "TrainingSlowEverywhere",
-    "hang": "TrainingHung",
-    "crash": "TrainingRankCrashed",
-    "missing_rank": "TrainingRankMissing",
-    "utilization_divergence": "TrainingUtilizationDivergence",
-    "throttled_gpu": "TrainingGpuThrottled",
-    "degraded_link": "TrainingLinkDegraded",
-    "slow_transport": "TrainingSlowTransport",
-    "blind": "StragglerExporterBlind",
-}
-"""By verdict. A runbook has the alert's name."""
-
-_TITLES: dict[str, str] = {
-    "straggling_rank": "Rank {rank} of {run} is slow and all others wait for it",
-    "straggling_node": "Node {node} slows {run} down with all of its ranks",
-    "heavy_stage": "Peer group {peer_group} of {run} has ranks with more work than the others",
-    "rotating_imbalance": "{run} loses time to uneven steps; no single rank is slow",
-    "input_stall": "{run} waits for its data",
-    "slow_everywhere": "{run} is slower than it used to be, on all ranks alike",
-    "hang": "{run} has stopped stepping",
-    "crash": "Rank {rank} of {run} has died and the others wait for it",
-    "missing_rank": "Not all ranks of {run} are seen",
-    "utilization_divergence": "The GPUs of {run} report to be busy and do little",
-    "throttled_gpu": "The GPU of rank {rank} of {run} holds its clock down",
-    "degraded_link": "The GPU of rank {rank} of {run} has a narrow PCIe link",
-    "slow_transport": "The network of {run} is slower than it used to be",
-    "blind": "Slowness in {run} may go unseen",
-}
+from straggler.sidecar.alert_texts import AlertText, alert_text
 
 _LABEL_NAMES = {"node": "rank_node"}
 """Metric labels must not collide with those of targets."""
@@ -88,18 +54,24 @@ def build(
         standing: its stage is ``firing`` or ``resolved``.
         views: the ranks of now; the verdict's rank may be gone from them.
         labels: labels that every alert carries, e.g. ``cluster``.
-        links: ``runbook`` and ``dashboard``: base addresses, each optional.
+        links: ``runbook``, the address under which the runbooks lie, and ``dashboard``, Grafana's; each optional.
     """
     verdict = standing.verdict
-    name = ALERT_NAMES[verdict.verdict]
-    own_labels = {"alertname": name, "severity": verdict.severity, "run": verdict.run, "verdict": verdict.verdict}
+    text = alert_text(verdict)
+    own_labels = {
+        "alertname": text.name,
+        "severity": verdict.severity,
+        "team": text.team,
+        "verdict": verdict.verdict,
+        "run": verdict.run,
+    }
     for part in SUBJECTS[verdict.verdict]:
         value = getattr(verdict, part)
         if value not in (None, ""):
             own_labels[_LABEL_NAMES.get(part, part)] = str(value)
     return Alert(
         labels={**labels, **own_labels},
-        annotations=_annotations(verdict, name, standing.since, views, links),
+        annotations=_annotations(verdict, text, views, links),
         starts_at=standing.fired if standing.fired is not None else standing.since,
         ends_at=standing.ended,
         verdict=verdict,
@@ -107,20 +79,45 @@ def build(
 
 
 def _annotations(
-    verdict: Verdict, name: str, since: float, views: Mapping[RankKey, RankView], links: Mapping[str, str]
+    verdict: Verdict, text: AlertText, views: Mapping[RankKey, RankView], links: Mapping[str, str]
 ) -> dict[str, str]:
-    facts = {"run": verdict.run, "rank": verdict.rank, "node": verdict.node, "peer_group": verdict.peer_group}
-    view = views.get(RankKey(verdict.run, verdict.rank)) if verdict.rank is not None else None
-    texts = {
-        "summary": _TITLES[verdict.verdict].format(**facts),
-        "description": verdict.evidence[:1].upper() + verdict.evidence[1:] + ".",
-        "where": _where(verdict, view),
-        "since": datetime.fromtimestamp(since, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC"),
-        "impact": verdict.impact[:1].upper() + verdict.impact[1:] + ".",
-        "runbook_url": f"{links['runbook'].rstrip('/')}/{name}.md" if links.get("runbook") else "",
-        "dashboard_url": f"{links['dashboard']}?var-run={verdict.run}" if links.get("dashboard") else "",
+    facts = {
+        "run": verdict.run,
+        "rank": verdict.rank,
+        "node": verdict.node or "its node",
+        "peer_group": verdict.peer_group,
+        "ratio": "?" if verdict.slowdown_ratio is None else f"{verdict.slowdown_ratio:.2f}",
+        "lost": "a part" if verdict.lost_share is None else wording.percent(verdict.lost_share),
+        "source": verdict.source,
+        "reason": verdict.reason,
     }
-    return {key: text for key, text in texts.items() if text}
+    view = views.get(RankKey(verdict.run, verdict.rank)) if verdict.rank is not None else None
+    where = _where(verdict, view)
+    texts = {
+        "summary": text.summary.format(**facts),
+        "description": _sentence(f"{where}: {verdict.evidence}" if where else verdict.evidence),
+        "impact": _sentence(verdict.impact),
+        "cause": text.cause.format(**facts),
+        "next_step": text.next_step.format(**facts),
+        "runbook_url": f"{links['runbook'].rstrip('/')}/{text.name}" if links.get("runbook") else "",
+        "dashboard_url": _dashboard(links["dashboard"], verdict) if links.get("dashboard") else "",
+    }
+    return {key: value for key, value in texts.items() if value}
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _dashboard(base: str, verdict: Verdict) -> str:
+    page, variables = "straggler-run", {"run": verdict.run}
+    if verdict.verdict == "straggling_rank":
+        page, variables = (
+            "straggler-rank",
+            variables | {"peer_group": str(verdict.peer_group), "rank": str(verdict.rank)},
+        )
+    query = "&".join(f"var-{name}={quote_plus(value)}" for name, value in variables.items())
+    return f"{base.rstrip('/')}/d/{page}?{query}"
 
 
 def _where(verdict: Verdict, view: RankView | None) -> str:
@@ -129,8 +126,8 @@ def _where(verdict: Verdict, view: RankView | None) -> str:
     index = gpu.gpu if gpu else identity.gpu if identity else None
     uuid = gpu.key.uuid if gpu else verdict.gpu_uuid
     parts = [
-        f"node {verdict.node}" if verdict.node else "",
         wording.ranks([verdict.rank]) if verdict.rank is not None else "",
+        f"node {verdict.node}" if verdict.node else "",
         f"GPU {index}" if index is not None else "",
         uuid,
         f"pod {identity.namespace}/{identity.pod}" if identity and identity.pod else "",

@@ -46,7 +46,7 @@ class EmbeddedPolicy:
             clock: the machine's.
             notifier: told after each look.
             labels: put on every alert, e.g. ``cluster``.
-            links: ``runbook`` and ``dashboard``: base addresses for the annotations.
+            links: ``runbook``, the address under which the runbooks lie, and ``dashboard``, Grafana's.
         """
         self._policy = policy
         self._clock = clock
