@@ -150,8 +150,7 @@ MANY_SLOW = AlertText(
 
 
 def alert_text(verdict: Verdict) -> AlertText:
-    """The alert of a verdict. Many slow ranks inside one group are a warning, a heavy stage that is known as one is "
-    "not."""
+    """The alert of a verdict. Many slow ranks inside one group are a warning, a stage known to be heavy is not."""
     if verdict.verdict == "heavy_stage" and verdict.severity == WARNING:
         return MANY_SLOW
     return _BY_VERDICT[verdict.verdict]
