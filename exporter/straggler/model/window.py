@@ -30,6 +30,15 @@ class Window:
             self._is_current = True
         return self._recent
 
+    @property
+    def mean_step_seconds(self) -> float | None:
+        """The rank's pace: over the window, or since its start if no step of the window counts; ``None`` before."""
+        if self.newest is None:
+            return None
+        if self.recent is not None:
+            return self.recent.step_mean_seconds
+        return self.newest.total_wall_ns * 1e-9 / max(self.newest.total_steps, 1)
+
     def extend(self, records: Iterable[StepRecord]) -> None:
         """Add records in the order of their serials, and drop what has left the window."""
         for record in records:

@@ -56,7 +56,6 @@ class Ring:
         self.age_seconds = max(wall - status.st_mtime, 0.0)
         self.first_seen = now
         self.window = Window()
-        self._mean_step_seconds: float | None = None
         self._tail = Tail(partial(os.pread, descriptor), self.preamble)
         self._liveness = Liveness(limits, now=now, age_seconds=self.age_seconds)
 
@@ -112,7 +111,6 @@ class Ring:
         self.identity = self._read_identity(header)
         batch = self._tail.poll(self.live.records if self.live is not None else 0)
         self.window.extend(batch.records)
-        self._mean_step_seconds = self._pace()
         newest = self.window.newest
         self._liveness.assess(
             Sight(
@@ -120,7 +118,7 @@ class Ring:
                 held=self.held,
                 live=self.live,
                 serial=newest.serial if newest is not None else 0,
-                mean_step_seconds=self._mean_step_seconds,
+                mean_step_seconds=self.window.mean_step_seconds,
             )
         )
         return batch
@@ -149,15 +147,6 @@ class Ring:
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._descriptor)
-
-    def _pace(self) -> float | None:
-        newest = self.window.newest
-        if newest is None:
-            return None
-        recent = self.window.recent
-        if recent is not None:
-            return recent.step_mean_seconds
-        return newest.total_wall_ns * 1e-9 / max(newest.total_steps, 1)
 
     def _read_live(self, header: bytes) -> None:
         try:
