@@ -1,0 +1,1 @@
+"""The dashboards' source. ``python -m dashboards.src.build`` writes ``dashboards/*.json``."""

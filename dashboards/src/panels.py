@@ -1,0 +1,432 @@
+"""Panels: one function for each kind that the dashboards use, with our look as the default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dashboards.src.grafana import DATASOURCE, Json
+
+PLUGIN_VERSION = "11.6.0"
+"""The oldest Grafana whose options these are; newer ones migrate from here."""
+
+OWN, EXCESS, WAIT = "blue", "red", "#8e9299"
+"""Working, the part of it that delays all others, and being blocked: the same colours on every dashboard."""
+GREY = "#8e9299"
+"""Peers, and what is over."""
+GOOD, WARNING, CRITICAL = "green", "orange", "red"
+CALM = "text"
+"""For numbers that are neither good nor bad."""
+
+SLOWDOWN_STEPS = ((None, GOOD), (1.10, WARNING), (1.20, CRITICAL))
+"""The warning and critical ratios of ``detect/policy.py``; a test holds the two together."""
+LOST_STEPS = ((None, GOOD), (0.05, WARNING), (0.15, CRITICAL))
+
+Step = tuple[float | None, str]
+
+
+def query(expr: str, legend: str = "", *, instant: bool = False, table: bool = False) -> Json:
+    """One query of a panel.
+
+    Args:
+        expr: PromQL.
+        legend: with ``{{label}}`` for label values.
+        instant: at the end of the time range only.
+        table: one row for each series, its labels as columns; instant.
+    """
+    now = instant or table
+    return {
+        "datasource": DATASOURCE,
+        "editorMode": "code",
+        "expr": expr,
+        "legendFormat": legend or "__auto",
+        "instant": now,
+        "range": not now,
+        "format": "table" if table else "time_series",
+    }
+
+
+def thresholds(steps: Sequence[Step]) -> Json:
+    """Colour steps; the first has no value and colours all that is below the second."""
+    return {"mode": "absolute", "steps": [{"value": value, "color": colour} for value, colour in steps]}
+
+
+def override(name: str, **properties: Any) -> Json:
+    """Settings for one series or column. ``custom__width`` stands for the property ``custom.width``."""
+    return {
+        "matcher": {"id": "byName", "options": name},
+        "properties": [{"id": key.replace("__", "."), "value": value} for key, value in properties.items()],
+    }
+
+
+def colours(by_name: Mapping[str, str]) -> list[Json]:
+    """A fixed colour for each series of that name."""
+    return [override(name, color=fixed(colour)) for name, colour in by_name.items()]
+
+
+def fixed(colour: str) -> Json:
+    """The colour property for one colour."""
+    return {"mode": "fixed", "fixedColor": colour}
+
+
+def value_texts(texts: Mapping[str, tuple[str, str]]) -> list[Json]:
+    """Texts and colours instead of numbers: value to (text, colour)."""
+    options = {
+        value: {"text": text, "color": colour, "index": index}
+        for index, (value, (text, colour)) in enumerate(texts.items())
+    }
+    return [{"type": "value", "options": options}]
+
+
+def panel(
+    kind: str,
+    number: int,
+    title: str,
+    description: str,
+    queries: Sequence[Json],
+    *,
+    size: tuple[int, int],
+    options: Json,
+    unit: str = "short",
+    decimals: int | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    steps: Sequence[Step] = ((None, CALM),),
+    color: Json | None = None,
+    mappings: Sequence[Json] = (),
+    custom: Json | None = None,
+    overrides: Sequence[Json] = (),
+    transformations: Sequence[Json] = (),
+    links: Sequence[Json] = (),
+    empty: str = "",
+) -> Json:
+    """A panel of any kind.
+
+    Args:
+        kind: Grafana's panel type.
+        number: its id: never changed, since links and annotations point to it.
+        title: what is shown.
+        description: how to read it and what to do.
+        queries: from ``query``; they get the letters A, B, ….
+        size: width (of 24) and height.
+        options: of this kind of panel.
+        unit: a Grafana unit.
+        decimals: digits after the point.
+        low: least value of the axis or gauge.
+        high: greatest value.
+        steps: colour thresholds.
+        color: Grafana's colour property; thresholds unless given.
+        mappings: from ``value_texts``.
+        custom: field settings of this kind of panel.
+        overrides: settings of single series or columns.
+        transformations: Grafana transformations, in order.
+        links: of the panel's values.
+        empty: what to say where there is no value.
+    """
+    defaults: Json = {
+        "unit": unit,
+        "thresholds": thresholds(steps),
+        "color": color or {"mode": "thresholds"},
+        "mappings": list(mappings),
+        **({} if decimals is None else {"decimals": decimals}),
+        **({} if low is None else {"min": low}),
+        **({} if high is None else {"max": high}),
+        **({"noValue": empty} if empty else {}),
+        **({"links": list(links)} if links else {}),
+        **({"custom": custom} if custom else {}),
+    }
+    return {
+        "id": number,
+        "type": kind,
+        "title": title,
+        "description": description,
+        "datasource": DATASOURCE,
+        "gridPos": {"w": size[0], "h": size[1]},
+        "pluginVersion": PLUGIN_VERSION,
+        "targets": [{**target, "refId": chr(ord("A") + index)} for index, target in enumerate(queries)],
+        "fieldConfig": {"defaults": defaults, "overrides": list(overrides)},
+        "options": options,
+        **({"transformations": list(transformations)} if transformations else {}),
+    }
+
+
+def stat(
+    number: int,
+    title: str,
+    description: str,
+    queries: Sequence[Json],
+    *,
+    size: tuple[int, int] = (4, 4),
+    loud: bool = False,
+    named: bool = False,
+    trend: bool = False,
+    **settings: Any,
+) -> Json:
+    """One number to be seen from afar.
+
+    Args:
+        number: its id.
+        title: what is shown.
+        description: how to read it and what to do.
+        queries: instant, or over time where ``trend``.
+        size: width and height.
+        loud: colour the whole panel, not the number alone.
+        named: write the legend above the number.
+        trend: draw the course behind it.
+        settings: see ``panel``.
+    """
+    options = {
+        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+        "orientation": "auto",
+        "textMode": "value_and_name" if named else "value",
+        "wideLayout": False,
+        "colorMode": "background" if loud else "value",
+        "graphMode": "area" if trend else "none",
+        "justifyMode": "center",
+        "showPercentChange": False,
+        "percentChangeColorMode": "standard",
+    }
+    return panel("stat", number, title, description, queries, size=size, options=options, **settings)
+
+
+def timeseries(
+    number: int,
+    title: str,
+    description: str,
+    queries: Sequence[Json],
+    *,
+    size: tuple[int, int] = (12, 8),
+    stacked: bool = False,
+    fill: int = 0,
+    width: int = 2,
+    lines: bool = False,
+    table: bool = False,
+    **settings: Any,
+) -> Json:
+    """Lines over time.
+
+    Args:
+        number: its id.
+        title: what is shown.
+        description: how to read it and what to do.
+        queries: over time.
+        size: width and height.
+        stacked: on top of each other.
+        fill: opacity of the area below a line, in per cent.
+        width: of the lines.
+        lines: draw the thresholds.
+        table: a legend at the right with the last and the greatest value.
+        settings: see ``panel``.
+    """
+    custom = {
+        "drawStyle": "line",
+        "lineWidth": 1 if stacked else width,
+        "fillOpacity": 75 if stacked else fill,
+        "showPoints": "never",
+        # Bridges steps that are longer than the window of a rate, not outages.
+        "spanNulls": 300_000,
+        "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
+        "thresholdsStyle": {"mode": "dashed" if lines else "off"},
+        **settings.pop("custom", {}),
+    }
+    legend = {
+        "showLegend": True,
+        "displayMode": "table" if table else "list",
+        "placement": "right" if table else "bottom",
+        "calcs": ["lastNotNull", "max"] if table else [],
+    }
+    options = {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
+    settings = {"color": {"mode": "palette-classic"}, "custom": custom, **settings}
+    return panel("timeseries", number, title, description, queries, size=size, options=options, **settings)
+
+
+def bars(
+    number: int,
+    title: str,
+    description: str,
+    queries: Sequence[Json],
+    *,
+    x: str,
+    size: tuple[int, int] = (12, 9),
+    stacked: bool = False,
+    horizontal: bool = False,
+    values: bool = False,
+    **settings: Any,
+) -> Json:
+    """One bar, or one stack, for each row of a table.
+
+    Args:
+        number: its id.
+        title: what is shown.
+        description: how to read it and what to do.
+        queries: tables; joined by the transformations given.
+        x: the column with the bars' names.
+        size: width and height.
+        stacked: columns on top of each other.
+        horizontal: bars lie.
+        values: write the value at each bar.
+        settings: see ``panel``.
+    """
+    options = {
+        "xField": x,
+        "orientation": "horizontal" if horizontal else "vertical",
+        "stacking": "normal" if stacked else "none",
+        "showValue": "always" if values else "never",
+        "barWidth": 0.85,
+        "groupWidth": 0.85,
+        "barRadius": 0,
+        "fullHighlight": False,
+        "xTickLabelRotation": 0,
+        "xTickLabelMaxLength": 24,
+        "xTickLabelSpacing": 0 if horizontal else 40,
+        "legend": {"showLegend": stacked, "displayMode": "list", "placement": "bottom", "calcs": []},
+        "tooltip": {"mode": "multi", "sort": "none"},
+    }
+    custom = {"fillOpacity": 90, "lineWidth": 0, "gradientMode": "none", **settings.pop("custom", {})}
+    return panel("barchart", number, title, description, queries, size=size, options=options, custom=custom, **settings)
+
+
+def heatmap(
+    number: int,
+    title: str,
+    description: str,
+    queries: Sequence[Json],
+    *,
+    low: float,
+    high: float,
+    size: tuple[int, int] = (12, 9),
+    unit: str = "none",
+    decimals: int = 2,
+) -> Json:
+    """One line for each series, from the first at the top; calm at ``low``, glowing at ``high``."""
+    options = {
+        "calculate": False,
+        "cellGap": 1,
+        "cellValues": {"unit": unit, "decimals": decimals},
+        "color": {
+            "mode": "scheme",
+            "scheme": "YlOrRd",
+            "steps": 64,
+            "reverse": False,
+            "exponent": 0.5,
+            "fill": "dark-orange",
+            "min": low,
+            "max": high,
+        },
+        "exemplars": {"color": "rgba(255,0,255,0.7)"},
+        "filterValues": {"le": 1e-9},
+        "legend": {"show": True},
+        "rowsFrame": {"layout": "auto"},
+        "showValue": "never",
+        "tooltip": {"mode": "single", "showColorScale": True, "yHistogram": False},
+        "yAxis": {"axisPlacement": "left", "reverse": True},
+    }
+    custom = {"scaleDistribution": {"type": "linear"}}
+    return panel("heatmap", number, title, description, queries, size=size, options=options, unit=unit, custom=custom)
+
+
+def states(
+    number: int,
+    title: str,
+    description: str,
+    queries: Sequence[Json],
+    *,
+    size: tuple[int, int] = (12, 8),
+    texts: Mapping[str, tuple[str, str]],
+    **settings: Any,
+) -> Json:
+    """One band for each series, coloured by its state.
+
+    Args:
+        number: its id.
+        title: what is shown.
+        description: how to read it and what to do.
+        queries: over time; the values are states.
+        size: width and height.
+        texts: value to (text, colour).
+        settings: see ``panel``.
+    """
+    options = {
+        "mergeValues": True,
+        "showValue": "auto",
+        "alignValue": "left",
+        "rowHeight": 0.85,
+        "perPage": 24,
+        "legend": {"showLegend": True, "displayMode": "list", "placement": "bottom"},
+        "tooltip": {"mode": "single", "sort": "none"},
+    }
+    custom = {"fillOpacity": 85, "lineWidth": 0}
+    mappings = value_texts(texts)
+    return panel(
+        "state-timeline",
+        number,
+        title,
+        description,
+        queries,
+        size=size,
+        options=options,
+        custom=custom,
+        mappings=mappings,
+        **settings,
+    )
+
+
+def table(
+    number: int,
+    title: str,
+    description: str,
+    queries: Sequence[Json],
+    *,
+    columns: Mapping[str, str],
+    sort: str = "",
+    descending: bool = True,
+    size: tuple[int, int] = (24, 8),
+    **settings: Any,
+) -> Json:
+    """Rows joined from instant queries by the labels that they share.
+
+    Args:
+        number: its id.
+        title: what is shown.
+        description: how to read it and what to do.
+        queries: tables. Each must aggregate: a metric name in the labels would keep the rows apart.
+        columns: field (a label, or ``Value #A``) to heading, in order; all others are left out.
+        sort: heading to sort by.
+        descending: greatest first.
+        size: width and height.
+        settings: see ``panel``.
+    """
+    several = len(queries) > 1
+    shown = {("Value" if field == "Value #A" and not several else field): heading for field, heading in columns.items()}
+    transformations = [
+        *([{"id": "merge", "options": {}}] if several else []),
+        {"id": "filterFieldsByName", "options": {"include": {"names": list(shown)}}},
+        {
+            "id": "organize",
+            "options": {
+                "excludeByName": {},
+                "indexByName": {field: index for index, field in enumerate(shown)},
+                "renameByName": {field: heading for field, heading in shown.items() if field != heading},
+            },
+        },
+    ]
+    options = {
+        "showHeader": True,
+        "cellHeight": "sm",
+        "frameIndex": 0,
+        "sortBy": [{"displayName": sort, "desc": descending}] if sort else [],
+    }
+    custom = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False, "filterable": False}
+    settings.setdefault("color", fixed(CALM))
+    return panel(
+        "table",
+        number,
+        title,
+        description,
+        queries,
+        size=size,
+        options=options,
+        custom=custom,
+        transformations=transformations,
+        **settings,
+    )

@@ -1,0 +1,112 @@
+"""The PromQL that several panels share, written once.
+
+What the rules record (``run:…``) is read and not computed again: it is cheap at any number of ranks, and panels and
+alerts cannot disagree.
+
+Everything takes ``max by`` over a rank's labels first, so that a page which is scraped twice counts once. Nothing
+averages own time, wait or slowdown over ranks: an average hides the one rank that the others wait for.
+"""
+
+from __future__ import annotations
+
+GROUP = "cluster, run, peer_group"
+"""Ranks that do the same work are compared with each other."""
+RANK = "cluster, run, peer_group, rank, rank_node"
+
+RUN_LEVEL = 'cluster=~"$cluster", run="$run"'
+"""For recorded series without a peer group."""
+FLEET = 'cluster=~"$cluster", run=~"$run"'
+RUN = 'cluster=~"$cluster", run="$run", peer_group=~"$peer_group"'
+THIS = 'cluster=~"$cluster", run="$run", rank="$rank"'
+"""The rank that the Rank dashboard is about."""
+PEERS = 'cluster=~"$cluster", run="$run", peer_group="$peer_group", rank!="$rank"'
+"""All others that do the same work."""
+
+_LAST = "[$__range] @ end()"
+
+
+def each_rank(metric: str, selector: str, window: str = "") -> str:
+    """One value for each rank.
+
+    Args:
+        metric: a gauge of the ranks.
+        selector: label matchers without braces.
+        window: e.g. ``last_over_time``: over the whole range that is looked at, so that the same ranks are chosen at
+            each point of it.
+    """
+    value = f"{metric}{{{selector}}}"
+    return f"max by ({RANK}) ({f'{window}({value}{_LAST})' if window else value})"
+
+
+def slowdown(selector: str) -> str:
+    """Own time of each rank over that of its peers: 1 as fast, 1.25 a quarter slower.
+
+    By the median over the recent steps, so that one stall is not slowness, against the reference that the verdicts use:
+    the lower quartile of the peers, of two ranks the faster one.
+    """
+    value = each_rank("training_recent_own_median_seconds", selector)
+    return f"{value}\n/ on ({GROUP}) group_left ()\n(run:training_recent_own_median_seconds:lower_quartile > 0)"
+
+
+def _over_range(selector: str, window: str) -> str:
+    value = each_rank("training_recent_own_median_seconds", selector, window)
+    return f"{value}\n/ on ({GROUP}) group_left ()\n(quantile by ({GROUP}) (0.25, {value}) > 0)"
+
+
+def slowest(selector: str, count: str = "1") -> str:
+    """The slowest ranks at the end of the time range; the last value of a run that has ended counts too."""
+    return f"topk({count}, {_over_range(selector, 'last_over_time')})"
+
+
+def ever_slowest(selector: str, count: str) -> str:
+    """The ranks that were slowest at any time of the range."""
+    return f"topk({count}, {_over_range(selector, 'max_over_time')})"
+
+
+def only(value: str, chosen: str) -> str:
+    """The values of the chosen ranks."""
+    return f"{value}\nand on (cluster, run, rank)\n{chosen}"
+
+
+def in_order(value: str) -> str:
+    """Sort ranks by number: Prometheus sorts series by label text, where 10 comes before 2."""
+    padded = f'label_replace({value}, "order", "0000$1", "rank", "(.+)")'
+    return f'label_replace({padded}, "order", "$1", "order", ".*(.{{5}})")'
+
+
+def per_step(counter: str, selector: str, *, by: str = RANK, extra: str = "") -> str:
+    """Seconds a step of a counter, for each rank.
+
+    Args:
+        counter: a counter of seconds.
+        selector: label matchers.
+        by: labels to keep.
+        extra: one more label of the counter, e.g. ``phase``.
+    """
+    labels = f"{by}, {extra}" if extra else by
+    steps = f"max by ({by}) (rate(training_step_seconds_count{{{selector}}}[$__rate_interval])) > 0"
+    join = f"/ on ({by}) group_left ()" if extra else "/"
+    return f"max by ({labels}) (rate({counter}{{{selector}}}[$__rate_interval]))\n{join} ({steps})"
+
+
+def on_gpu_of(metric: str, selector: str) -> str:
+    """Series of a GPU (label ``UUID``) for the GPUs of these ranks. No join that a second info series could break."""
+    return f"{metric} and on (UUID, GPU_I_ID) training_rank_info{{{selector}}}"
+
+
+def named(value: str, label: str, text: str) -> str:
+    """Give a label to a series, e.g. as the name of a bar."""
+    return f'label_replace({value}, "{label}", "{text}", "", "")'
+
+
+def union(values: list[str]) -> str:
+    """All of these series."""
+    return "\nor ".join(values)
+
+
+def alerts(selector: str) -> str:
+    """Since when each alert fires, in milliseconds since 1970."""
+    scope = f'alertname=~"Training.+|Straggler.+", {selector}'
+    firing = f'ALERTS{{alertstate="firing", {scope}}}'
+    since = f"ALERTS_FOR_STATE{{{scope}}} and ignoring (alertstate) {firing}"
+    return f"1000 * min by (alertname, severity, {RANK}) ({since})"

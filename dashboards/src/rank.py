@@ -1,0 +1,555 @@
+"""Rank: why this one."""
+
+from __future__ import annotations
+
+from dashboards.src.grafana import Json, dashboard, query_variable, row
+from dashboards.src.panels import (
+    CRITICAL,
+    EXCESS,
+    GOOD,
+    GREY,
+    OWN,
+    SLOWDOWN_STEPS,
+    WARNING,
+    bars,
+    colours,
+    fixed,
+    override,
+    query,
+    stat,
+    states,
+    table,
+    timeseries,
+    value_texts,
+)
+from dashboards.src.queries import (
+    PEERS,
+    THIS,
+    each_rank,
+    named,
+    on_gpu_of,
+    per_step,
+    slowdown,
+    union,
+)
+from dashboards.src.run import PHASES
+from dashboards.src.tables import LINKS, RANK_UID, RUNBOOKS, alert_marks, firing_alerts, restart_marks
+
+_RATE = "[$__rate_interval]"
+_DASHES = {"fill": "dash", "dash": [8, 6]}
+_IN_GROUP = 'cluster=~"$cluster", run="$run", peer_group="$peer_group"'
+
+
+def _active(colour: str) -> dict[str, tuple[str, str]]:
+    """Texts and colours of a reason: nothing to see while it is not active."""
+    return {"0": ("no", "transparent"), "1": ("active", colour)}
+
+
+_USUAL_REASONS = {
+    "gpu_idle": GREY,
+    "applications_clocks_setting": "blue",
+    "display_clocks_setting": "blue",
+    "sw_power_cap": WARNING,
+    "sync_boost": WARNING,
+}
+"""Reasons that are no fault of the GPU: idle, a setting, the power limit that a busy GPU reaches, another GPU."""
+
+
+def _this_and_peers(metric: str, *, instant: bool = False) -> list[Json]:
+    """This rank's value, and the median of its peers."""
+    return [
+        query(f"max({metric}{{{THIS}}})", "this rank", instant=instant),
+        query(f"quantile(0.5, {each_rank(metric, PEERS)})", "median of the peers", instant=instant),
+    ]
+
+
+def _gpu_and_peers(metric: str, *, rate: bool = False) -> list[Json]:
+    """The same for a series of the GPU."""
+    value = f"rate({metric}{_RATE})" if rate else metric
+    return [
+        query(f"max({on_gpu_of(value, THIS)})", "this rank"),
+        query(f"quantile(0.5, {on_gpu_of(value, PEERS)})", "median of the peers"),
+    ]
+
+
+_TWO_LINES = [
+    override("this rank", color=fixed(OWN)),
+    override("median of the peers", color=fixed(GREY), custom__lineStyle=_DASHES),
+]
+
+
+def _headline() -> list[Json]:
+    return [
+        stat(
+            1,
+            "Slowdown",
+            "Own time over that of the peers. From 1.10 this rank delays all others, from 1.20 it pages. Green: it is "
+            "not this one; take the slowest rank from the Run dashboard.",
+            [query(slowdown(THIS), "rank {{rank}} on {{rank_node}}", instant=True)],
+            steps=SLOWDOWN_STEPS,
+            unit="none",
+            decimals=2,
+            loud=True,
+            named=True,
+            size=(7, 5),
+            empty="own time is not measured",
+        ),
+        stat(
+            2,
+            "Own time",
+            "Recent mean own time of a step. Longer than the peers': this rank is the one they wait for.",
+            _this_and_peers("training_recent_own_seconds", instant=True),
+            unit="s",
+            decimals=3,
+            named=True,
+            size=(5, 5),
+        ),
+        stat(
+            3,
+            "Waiting",
+            "Recent mean time blocked on peers in a step. A straggler waits less than the others; a rank that waits "
+            "more is a victim.",
+            _this_and_peers("training_recent_wait_seconds", instant=True),
+            unit="s",
+            decimals=3,
+            named=True,
+            size=(5, 5),
+        ),
+        stat(
+            4,
+            "SM clock",
+            "Clock of the GPU's multiprocessors. Lower than the peers' in the proportion of the slowdown: the GPU is "
+            "throttled, see the reasons below.",
+            _this_and_peers("training_gpu_sm_clock_hertz", instant=True),
+            unit="hertz",
+            decimals=2,
+            empty="not reported",
+            named=True,
+            size=(5, 5),
+        ),
+        stat(
+            5,
+            "State",
+            "What the rank's ring and lock say. hung: no step for too long; crashed: gone without a goodbye.",
+            [query(f"max by (state) (training_rank_state{{{THIS}}}) == 1", "{{state}}", instant=True)],
+            unit="none",
+            size=(2, 5),
+            overrides=[
+                override(state, color=fixed(colour))
+                for state, colour in {"running": GOOD, "hung": WARNING, "crashed": CRITICAL, "finished": GREY}.items()
+            ],
+            empty="unseen",
+        ),
+    ]
+
+
+def _identity() -> Json:
+    return table(
+        6,
+        "Where it is",
+        "The machine, the GPU and the process behind this rank. Evidence says how the GPU was found; without it "
+        "the GPU panels below are empty. Two lines: the rank moved or was restarted within the last minutes.",
+        [
+            query(
+                "group by (rank_node, gpu, UUID, pci_bus_id, gpu_model, rank_pod, slurm_job, rank_user, framework,"
+                f" clock, own_reason, evidence) (training_rank_info{{{THIS}}})",
+                table=True,
+            )
+        ],
+        columns={
+            "rank_node": "node",
+            "gpu": "GPU",
+            "UUID": "GPU UUID",
+            "pci_bus_id": "PCI bus",
+            "gpu_model": "model",
+            "rank_pod": "pod",
+            "slurm_job": "Slurm job",
+            "rank_user": "user",
+            "framework": "framework",
+            "clock": "clock",
+            "own_reason": "own time",
+            "evidence": "evidence",
+        },
+        size=(24, 3),
+        overrides=[
+            override("GPU", custom__width=55),
+            override("GPU UUID", custom__width=330),
+            override("clock", custom__width=65),
+            override("evidence", custom__width=90),
+        ],
+        empty="nobody reports this rank",
+    )
+
+
+def _differences() -> list[Json]:
+    phases = per_step("training_phase_seconds_total", _IN_GROUP, extra="phase")
+    this = f"max by (phase) ({phases.replace(_IN_GROUP, THIS)})"
+    usual = f"quantile by (phase) (0.5, {phases.replace(_IN_GROUP, PEERS)})"
+
+    def ratio(text: str, metric: str) -> str:
+        return named(f"max({metric}{{{THIS}}}) / (quantile(0.5, {each_rank(metric, PEERS)}) > 0) - 1", "signal", text)
+
+    def gpu_ratio(text: str, metric: str) -> str:
+        peers = f"(quantile(0.5, {on_gpu_of(metric, PEERS)}) > 0)"
+        return named(f"max({on_gpu_of(metric, THIS)}) / {peers} - 1", "signal", text)
+
+    signals = union(
+        [
+            ratio("SM clock", "training_gpu_sm_clock_hertz"),
+            ratio("SM active", "training_gpu_sm_active_ratio"),
+            ratio("tensor active", "training_gpu_tensor_active_ratio"),
+            gpu_ratio("memory clock", "gpu_memory_clock_hertz"),
+            gpu_ratio("power", "gpu_power_watts"),
+            gpu_ratio("temperature", "gpu_temperature_celsius"),
+            gpu_ratio("PCIe width", "gpu_pcie_link_width"),
+            gpu_ratio("PCIe generation", "gpu_pcie_link_generation"),
+        ]
+    )
+    return [
+        bars(
+            10,
+            "Which phase takes longer",
+            "Seconds a step that this rank spends in each phase beyond the median of its peers. The longest red bar is "
+            "the phase to explain. data: loader or storage. h2d: PCIe. forward, backward: the GPU, or more work than "
+            "others have. other: the host. wait is negative on a straggler: the others wait for it.",
+            [query(f"max by (phase) ({this}\n- on (phase) {usual})", table=True)],
+            x="phase",
+            horizontal=True,
+            values=True,
+            unit="s",
+            decimals=3,
+            steps=((None, GREY), (0.005, WARNING), (0.05, EXCESS)),
+            transformations=_name_and_value("phase", "beyond the peers"),
+            size=(12, 9),
+        ),
+        bars(
+            11,
+            "What its GPU does differently",
+            "This rank's GPU against the median of its peers, as a difference in per cent. A clock that is lower by as "
+            "much as own time is longer: throttled. Hotter at the same power: cooling. Less power at the same clock: "
+            "it has less to do, look at the host and the data. PCIe narrower: a bad slot or riser. All near zero and "
+            "yet slow: more work (long sequences, hot experts), or the host.",
+            [query(f"max by (signal) ({signals})", table=True)],
+            x="signal",
+            horizontal=True,
+            values=True,
+            unit="percentunit",
+            decimals=0,
+            low=-1,
+            high=1,
+            steps=((None, EXCESS), (-0.2, WARNING), (-0.05, GREY), (0.05, WARNING), (0.2, EXCESS)),
+            transformations=_name_and_value("signal", "against the peers"),
+            size=(12, 9),
+        ),
+    ]
+
+
+def _name_and_value(name: str, value: str) -> list[Json]:
+    return [
+        {"id": "filterFieldsByName", "options": {"include": {"names": [name, "Value"]}}},
+        {
+            "id": "organize",
+            "options": {
+                "excludeByName": {},
+                "indexByName": {name: 0, "Value": 1},
+                "renameByName": {"Value": value},
+            },
+        },
+    ]
+
+
+def _since_when() -> list[Json]:
+    return [
+        timeseries(
+            20,
+            "Slowdown",
+            "Own time over the peers' since when. The dashed lines are the warning (1.10) and the critical (1.20) "
+            "ratio. A step is an event: a fault, a new neighbour. A slope is heat or a leak. A comb is the loader.",
+            [query(slowdown(THIS), "this rank")],
+            unit="none",
+            decimals=2,
+            steps=((None, "transparent"), (1.10, WARNING), (1.20, CRITICAL)),
+            lines=True,
+            custom={"axisSoftMin": 0.95, "axisSoftMax": 1.25},
+            overrides=[override("this rank", color=fixed(EXCESS))],
+        ),
+        timeseries(
+            21,
+            "Own time against the peers",
+            "Mean and median own time of this rank, and the median of the peers. Mean far above the median: single "
+            "long stalls, not a slow machine.",
+            [
+                query(f"max(training_recent_own_seconds{{{THIS}}})", "mean of this rank"),
+                query(f"max(training_recent_own_median_seconds{{{THIS}}})", "median of this rank"),
+                query(f"quantile(0.5, {each_rank('training_recent_own_seconds', PEERS)})", "median of the peers"),
+            ],
+            unit="s",
+            low=0,
+            overrides=[
+                override("mean of this rank", color=fixed(EXCESS)),
+                override("median of this rank", color=fixed(OWN)),
+                override("median of the peers", color=fixed(GREY), custom__lineStyle=_DASHES),
+            ],
+        ),
+    ]
+
+
+def _phases() -> list[Json]:
+    phases = per_step("training_phase_seconds_total", _IN_GROUP, extra="phase")
+    return [
+        timeseries(
+            30,
+            "Phases of this rank",
+            "Where this rank spends a step. Compare with the panel beside it: what is thicker here takes longer.",
+            [query(f"max by (phase) ({phases.replace(_IN_GROUP, THIS)}) > 0", "{{phase}}")],
+            stacked=True,
+            unit="s",
+            low=0,
+            overrides=colours(PHASES),
+        ),
+        timeseries(
+            31,
+            "Phases of the peers",
+            "The same for its peers: each phase as their median has it.",
+            [query(f"quantile by (phase) (0.5, {phases.replace(_IN_GROUP, PEERS)}) > 0", "{{phase}}")],
+            stacked=True,
+            unit="s",
+            low=0,
+            overrides=colours(PHASES),
+        ),
+    ]
+
+
+def _gpu() -> list[Json]:
+    return [
+        timeseries(
+            40,
+            "SM clock",
+            "Clock of the multiprocessors. Below the peers' while the GPU is busy: the reasons stand beside it.",
+            _this_and_peers("training_gpu_sm_clock_hertz"),
+            unit="hertz",
+            low=0,
+            overrides=_TWO_LINES,
+        ),
+        states(
+            41,
+            "What holds the clock down",
+            "Clocks event reasons as the driver reports them. Red: heat, a power brake, or the hardware itself: drain "
+            "the node. Orange: the power limit, normal for a busy GPU unless the peers' clocks are higher; or sync "
+            "boost, then look at the other GPUs. Blue: somebody set the clocks. Grey: idle.",
+            [query(f"max by (reason) ({on_gpu_of('gpu_clocks_event_reason', THIS)})", "{{reason}}")],
+            texts=_active(CRITICAL),
+            unit="none",
+            overrides=[
+                override(reason, mappings=value_texts(_active(colour))) for reason, colour in _USUAL_REASONS.items()
+            ],
+        ),
+        timeseries(
+            42,
+            "Share of time held down, by reason",
+            "From the driver's counters, so that events shorter than a scrape are in it too. Thermal or power brake "
+            "above 10 %: TrainingGpuThrottled.",
+            [
+                query(
+                    f"max by (reason) (rate(training_gpu_clocks_event_seconds_total{{{THIS}}}{_RATE}))",
+                    "{{reason}}",
+                )
+            ],
+            unit="percentunit",
+            low=0,
+            fill=20,
+        ),
+        timeseries(
+            43,
+            "Activity: SM, occupancy, tensor",
+            "SM active: share of cycles with work resident. Tensor: share with the tensor pipe busy, the useful part. "
+            "Grey: SM active of the peers. A straggler is often more active than its peers, since they wait; with low "
+            "activity and long own time the GPU is starved by the host, the loader or PCIe.",
+            [
+                query(f"max(training_gpu_sm_active_ratio{{{THIS}}})", "SM active"),
+                query(f"max(training_gpu_sm_occupancy_ratio{{{THIS}}})", "occupancy"),
+                query(f"max(training_gpu_tensor_active_ratio{{{THIS}}})", "tensor active"),
+                query(
+                    f"quantile(0.5, {each_rank('training_gpu_sm_active_ratio', PEERS)})",
+                    "SM active, median of the peers",
+                ),
+            ],
+            unit="percentunit",
+            low=0,
+            high=1,
+            overrides=[
+                override("SM active", color=fixed(OWN)),
+                override("occupancy", color=fixed("purple")),
+                override("tensor active", color=fixed(GOOD)),
+                override("SM active, median of the peers", color=fixed(GREY), custom__lineStyle=_DASHES),
+            ],
+        ),
+        timeseries(
+            44,
+            "Temperature",
+            "Core temperature. GPUs slow down by themselves near their limit (commonly 85 to 90 °C). Hotter than the "
+            "peers: air, dust, pump; with all GPUs of the node: the node's cooling.",
+            _gpu_and_peers("gpu_temperature_celsius"),
+            unit="celsius",
+            overrides=_TWO_LINES,
+        ),
+        timeseries(
+            45,
+            "Power",
+            "Power draw, that of the peers, and the limit. At the limit with a low clock: capped. Far below the limit "
+            "with a low clock: heat or a power brake.",
+            [
+                *_gpu_and_peers("gpu_power_watts"),
+                query(f"max({on_gpu_of('gpu_power_limit_watts', THIS)})", "limit"),
+            ],
+            unit="watt",
+            low=0,
+            overrides=[*_TWO_LINES, override("limit", color=fixed(CRITICAL), custom__lineStyle=_DASHES)],
+        ),
+    ]
+
+
+def _links() -> list[Json]:
+    return [
+        timeseries(
+            50,
+            "PCIe traffic",
+            "Bytes a second over PCIe, and what the peers receive. Much more than the peers: data goes through the "
+            "host that should go over NVLink or GPUDirect.",
+            [
+                query(f"max({on_gpu_of('gpu_pcie_receive_bytes_per_second', THIS)})", "received"),
+                query(f"max({on_gpu_of('gpu_pcie_transmit_bytes_per_second', THIS)})", "sent"),
+                query(
+                    f"quantile(0.5, {on_gpu_of('gpu_pcie_receive_bytes_per_second', PEERS)})",
+                    "received, median of the peers",
+                ),
+            ],
+            unit="Bps",
+            low=0,
+            overrides=[
+                override("received", color=fixed(OWN)),
+                override("sent", color=fixed("purple")),
+                override("received, median of the peers", color=fixed(GREY), custom__lineStyle=_DASHES),
+            ],
+        ),
+        timeseries(
+            51,
+            "NVLink traffic",
+            "Bytes a second over all NVLinks, and what the peers send. All peers of an all-reduce send the same; less "
+            "here means a link that is down.",
+            [
+                query(f"max({on_gpu_of('gpu_nvlink_receive_bytes_per_second', THIS)})", "received"),
+                query(f"max({on_gpu_of('gpu_nvlink_transmit_bytes_per_second', THIS)})", "sent"),
+                query(
+                    f"quantile(0.5, {on_gpu_of('gpu_nvlink_transmit_bytes_per_second', PEERS)})",
+                    "sent, median of the peers",
+                ),
+            ],
+            unit="Bps",
+            low=0,
+            overrides=[
+                override("received", color=fixed(OWN)),
+                override("sent", color=fixed("purple")),
+                override("sent, median of the peers", color=fixed(GREY), custom__lineStyle=_DASHES),
+            ],
+        ),
+        timeseries(
+            52,
+            "PCIe link",
+            "Lanes in use and lanes possible. Fewer than possible under load: a bad slot, riser or card; reseat or "
+            "drain. (Idle GPUs lower the generation, not the lanes.)",
+            [
+                query(f"max({on_gpu_of('gpu_pcie_link_width', THIS)})", "lanes"),
+                query(f"max({on_gpu_of('gpu_pcie_link_width_max', THIS)})", "lanes possible"),
+                query(f"max({on_gpu_of('gpu_pcie_link_generation', THIS)})", "generation"),
+                query(f"max({on_gpu_of('gpu_pcie_link_generation_max', THIS)})", "generation possible"),
+            ],
+            unit="none",
+            decimals=0,
+            low=0,
+            size=(8, 7),
+            overrides=[
+                override("lanes", color=fixed(OWN)),
+                override("lanes possible", color=fixed(OWN), custom__lineStyle=_DASHES),
+                override("generation", color=fixed("purple")),
+                override("generation possible", color=fixed("purple"), custom__lineStyle=_DASHES),
+            ],
+        ),
+        timeseries(
+            53,
+            "Memory in use",
+            "Frame buffer in use. At the top: the allocator frees and splits, which costs own time.",
+            _gpu_and_peers("gpu_memory_used_bytes"),
+            unit="bytes",
+            low=0,
+            size=(8, 7),
+            overrides=_TWO_LINES,
+        ),
+        timeseries(
+            54,
+            "Errors in the time range",
+            "Memory errors, PCIe replays and NVLink errors. Uncorrected memory errors, or replays that keep coming: "
+            "drain the GPU. Flat at zero is good.",
+            [
+                query(f"max({on_gpu_of(f'increase({metric}{_RATE})', THIS)})", text)
+                for text, metric in {
+                    "memory, corrected": "gpu_ecc_single_bit_errors_total",
+                    "memory, uncorrected": "gpu_ecc_double_bit_errors_total",
+                    "PCIe replays": "gpu_pcie_replays_total",
+                    "NVLink replays": "gpu_nvlink_replays_total",
+                }.items()
+            ],
+            unit="short",
+            decimals=0,
+            low=0,
+            size=(8, 7),
+            custom={"axisSoftMax": 1},
+            overrides=colours(
+                {
+                    "memory, corrected": WARNING,
+                    "memory, uncorrected": CRITICAL,
+                    "PCIe replays": OWN,
+                    "NVLink replays": "purple",
+                }
+            ),
+        ),
+    ]
+
+
+def build() -> Json:
+    """The file ``rank.json``."""
+    return dashboard(
+        RANK_UID,
+        "Straggler / Rank",
+        "Why this rank is slow: its phases, its GPU and its links against its peers.",
+        variables=[
+            query_variable("cluster", "Cluster", "label_values(training_rank_info, cluster)", several=True),
+            query_variable("run", "Run", 'label_values(training_rank_info{cluster=~"$cluster"}, run)', several=False),
+            query_variable(
+                "rank",
+                "Rank",
+                'label_values(training_rank_info{cluster=~"$cluster", run="$run"}, rank)',
+                several=False,
+                numeric=True,
+            ),
+            query_variable(
+                "peer_group",
+                "Peer group",
+                f"label_values(training_rank_info{{{THIS}}}, peer_group)",
+                several=False,
+                hide=True,
+            ),
+            RUNBOOKS,
+        ],
+        links=LINKS,
+        annotations=[alert_marks(THIS), restart_marks(THIS)],
+        panels=[
+            *_headline(),
+            _identity(),
+            *_differences(),
+            *row(100, "Since when", [*_since_when(), firing_alerts(22, THIS, size=(24, 5))]),
+            *row(101, "Phases", _phases()),
+            *row(102, "GPU", _gpu()),
+            *row(103, "Links, memory and errors", _links()),
+        ],
+    )

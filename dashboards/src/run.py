@@ -1,0 +1,396 @@
+"""Run: one run, from the straggler's name to what it costs."""
+
+from __future__ import annotations
+
+from dashboards.src.grafana import Json, custom_variable, dashboard, query_variable, row
+from dashboards.src.panels import (
+    CALM,
+    CRITICAL,
+    EXCESS,
+    GOOD,
+    LOST_STEPS,
+    OWN,
+    SLOWDOWN_STEPS,
+    WAIT,
+    WARNING,
+    bars,
+    colours,
+    fixed,
+    heatmap,
+    override,
+    query,
+    stat,
+    timeseries,
+)
+from dashboards.src.queries import (
+    GROUP,
+    RUN,
+    RUN_LEVEL,
+    each_rank,
+    ever_slowest,
+    in_order,
+    only,
+    per_step,
+    slowdown,
+    slowest,
+)
+from dashboards.src.tables import (
+    LINKS,
+    RUN_UID,
+    RUNBOOKS,
+    TO_RANK,
+    alert_marks,
+    firing_alerts,
+    restart_marks,
+    worst_ranks,
+)
+
+PHASES = {
+    "data": "yellow",
+    "h2d": "light-orange",
+    "forward": "light-blue",
+    "backward": "blue",
+    "optimizer": "purple",
+    "other": "super-light-purple",
+    "checkpoint": "dark-green",
+    "eval": "light-green",
+    "wait": WAIT,
+}
+"""Each phase in the same colour wherever it is drawn."""
+
+_RATE = "[$__rate_interval]"
+_STEP = f"run:training_recent_step_seconds:mean{{{RUN_LEVEL}}}"
+_MEDIAN = f"run:training_recent_own_seconds:median{{{RUN}}}"
+
+
+def _headline() -> list[Json]:
+    return [
+        stat(
+            1,
+            "Slowest rank",
+            "The rank with the longest own time beside its peers', and how many times as long it is. Green: no rank "
+            "delays the others. From 1.10 one does, from 1.20 it pages. Next: the bars below must show the same rank "
+            "with no waiting; then open it for the reason.",
+            [query(f"topk(1, {slowdown(RUN)})", "rank {{rank}} on {{rank_node}}", instant=True)],
+            steps=SLOWDOWN_STEPS,
+            unit="none",
+            decimals=2,
+            loud=True,
+            named=True,
+            size=(8, 5),
+            links=[{**TO_RANK, "url": TO_RANK["url"].replace("__data.fields.", "__field.labels.")}],
+            empty="no rank reports its own time",
+        ),
+        stat(
+            2,
+            "Share lost",
+            "Work lost to waiting for each other, as a share of all GPUs: what the run would gain if all ranks were "
+            "equal. Some is normal, since no two steps take equally long. Orange from 5 %, red from 15 %.",
+            [query(f"max(run:training_lost_gpu_seconds:share{{{RUN_LEVEL}}})", instant=True)],
+            unit="percentunit",
+            decimals=1,
+            steps=LOST_STEPS,
+            size=(4, 5),
+            empty="not measured",
+        ),
+        stat(
+            3,
+            "GPUs lost",
+            "The same in GPUs: so many could be switched off and nothing would be missed.",
+            [query(f"max(run:training_lost_gpu_seconds:per_second{{{RUN_LEVEL}}})", instant=True)],
+            decimals=1,
+            steps=((None, CALM),),
+            size=(3, 5),
+            empty="not measured",
+        ),
+        stat(
+            4,
+            "Step",
+            "Recent mean time of a step; all ranks share it. It tells that the run is slower, never who makes it so.",
+            [query(f"max({_STEP})", instant=True)],
+            unit="s",
+            decimals=2,
+            size=(3, 5),
+            empty="no step yet",
+        ),
+        stat(
+            5,
+            "Ranks running",
+            "Ranks that are running, and the number that the run was started with. Fewer: some hang, died, or are on "
+            "a node that is not scraped.",
+            [
+                query(
+                    f'count(max by (rank) (training_rank_state{{state="running", {RUN}}}) == 1) or vector(0)',
+                    "running",
+                    instant=True,
+                ),
+                query(f"max(training_world_size{{{RUN}}})", "started with", instant=True),
+            ],
+            decimals=0,
+            named=True,
+            size=(3, 5),
+        ),
+        stat(
+            6,
+            "Hung or crashed",
+            "Ranks that make no step any more, or died. Other than 0: see the alert and its runbook first.",
+            [
+                query(
+                    f'count(max by (rank) (training_rank_state{{state=~"hung|crashed", {RUN}}}) == 1) or vector(0)',
+                    instant=True,
+                )
+            ],
+            steps=((None, GOOD), (1, CRITICAL)),
+            decimals=0,
+            size=(3, 5),
+        ),
+    ]
+
+
+def _who() -> list[Json]:
+    own = each_rank("training_recent_own_seconds", RUN)
+    excess = f"clamp_min({own} - on ({GROUP}) group_left () {_MEDIAN}, 0)"
+    worst = slowest(RUN, "$ranks")
+    return [
+        bars(
+            10,
+            "Own time and waiting, by rank",
+            "All ranks take the same step; what differs is how much of it is work. Blue: work as long as the median "
+            "rank's. Red: work beyond that. Grey: waiting for others. The straggler is the bar with the red top and "
+            "(nearly) no grey; everybody else's grey is that red. Grey on all bars alike is the exchange itself. At "
+            "most so many ranks as chosen above, the slowest ones, by number.",
+            [
+                query(f"max by (order, rank) ({in_order(only(f'{own} - {excess}', worst))})", table=True),
+                query(f"max by (order, rank) ({in_order(only(excess, worst))})", table=True),
+                query(
+                    f"max by (order, rank) ({in_order(only(each_rank('training_recent_wait_seconds', RUN), worst))})",
+                    table=True,
+                ),
+            ],
+            x="rank",
+            stacked=True,
+            unit="s",
+            low=0,
+            color={"mode": "palette-classic"},
+            transformations=[
+                {"id": "merge", "options": {}},
+                {"id": "sortBy", "options": {"sort": [{"field": "order", "desc": False}]}},
+                {
+                    "id": "organize",
+                    "options": {
+                        "excludeByName": {"Time": True, "order": True},
+                        "indexByName": {"rank": 0, "Value #A": 1, "Value #B": 2, "Value #C": 3},
+                        "renameByName": {
+                            "Value #A": "own, as the median rank",
+                            "Value #B": "own, beyond it",
+                            "Value #C": "waiting",
+                        },
+                    },
+                },
+            ],
+            overrides=colours({"own, as the median rank": OWN, "own, beyond it": EXCESS, "waiting": WAIT}),
+            size=(12, 10),
+        ),
+        heatmap(
+            11,
+            "Slowdown, rank by time",
+            "One line for each rank, at most so many as chosen above: those that were slowest at any time. Dark (light "
+            "in the light theme) is as fast as the peers; the glowing line is the straggler, and its left end is when "
+            "it began. A glowing block of lines is a slow node; dots that jump from line to line are uneven batches; "
+            "a column across all lines is one common stall.",
+            [
+                query(
+                    in_order(only(slowdown(RUN), ever_slowest(RUN, "$ranks"))),
+                    "rank {{rank}} {{rank_node}}",
+                )
+            ],
+            low=1.0,
+            high=1.3,
+            size=(12, 10),
+        ),
+    ]
+
+
+def _since_when() -> list[Json]:
+    return [
+        timeseries(
+            20,
+            "What the slowest rank costs",
+            "Longest minus median own time in seconds a step (left, area) and as a share of the step (right, dashed); "
+            "the worst peer group. A step up is the moment at which something broke; a slow climb is heat or memory.",
+            [
+                query(f"max(run:training_recent_own_seconds:max_minus_median{{{RUN}}})", "gap"),
+                query(f"max(run:training_recent_own_seconds:max_minus_median_share{{{RUN}}})", "share of the step"),
+            ],
+            unit="s",
+            low=0,
+            fill=25,
+            overrides=[
+                override("gap", color=fixed(EXCESS)),
+                override(
+                    "share of the step",
+                    unit="percentunit",
+                    color=fixed(WARNING),
+                    custom__axisPlacement="right",
+                    custom__fillOpacity=0,
+                    custom__lineStyle={"fill": "dash", "dash": [8, 6]},
+                ),
+            ],
+        ),
+        timeseries(
+            21,
+            "Step and own time",
+            "The step (grey) and inside it the longest (red) and the median (blue) own time. Red leaves blue and lifts "
+            "the step: a straggler. Red and blue rise together: everybody has more work. The step rises alone: the "
+            "exchange, so the network.",
+            [
+                query(f"max({_STEP})", "step"),
+                query(f"max(run:training_recent_own_seconds:max{{{RUN}}})", "longest own time"),
+                query(f"max({_MEDIAN})", "median own time"),
+            ],
+            unit="s",
+            low=0,
+            overrides=colours({"step": WAIT, "longest own time": EXCESS, "median own time": OWN}),
+        ),
+    ]
+
+
+def _phases() -> list[Json]:
+    phases = per_step("training_phase_seconds_total", RUN, extra="phase")
+    worst = slowest(RUN)
+    palette = colours(PHASES)
+    return [
+        timeseries(
+            30,
+            "Phases of the slowest rank",
+            "Where the rank that is slowest at the end of the time range spends a step. Compare with the panel beside "
+            "it, which has the same phases of the median rank: the phase that is thicker here is the one to explain. "
+            "Data: loader or storage. Forward and backward: the GPU. Other: the host.",
+            [query(f"sum by (phase) ({only(phases, worst)}) > 0", "{{phase}}")],
+            stacked=True,
+            unit="s",
+            low=0,
+            overrides=palette,
+        ),
+        timeseries(
+            31,
+            "Phases of the median rank",
+            "The same for its peers: each phase as the median rank has it. A thick grey wait here is what "
+            "the straggler costs all others.",
+            [query(f"max by (phase) (quantile by ({GROUP}, phase) (0.5, {phases})) > 0", "{{phase}}")],
+            stacked=True,
+            unit="s",
+            low=0,
+            overrides=palette,
+        ),
+    ]
+
+
+def _throughput() -> list[Json]:
+    return [
+        timeseries(
+            40,
+            "Throughput",
+            "Tokens a second (left) and model floating point operations a second (right), summed over the ranks, where "
+            "the training loop says them. Both fall by the share lost when a straggler appears. Divide the operations "
+            "by GPUs and peak for the MFU.",
+            [
+                query(f"sum(run:training_tokens:per_second{{{RUN_LEVEL}}})", "tokens"),
+                query(f"sum(max by (cluster, rank) (rate(training_flops_total{{{RUN}}}{_RATE})))", "operations"),
+            ],
+            unit="short",
+            low=0,
+            overrides=[
+                override("tokens", color=fixed("green"), unit="short", custom__axisLabel="tokens/s"),
+                override("operations", color=fixed("purple"), unit="flops", custom__axisPlacement="right"),
+            ],
+        ),
+        timeseries(
+            41,
+            "Exchange: bytes and exposed waiting",
+            "All-reduce bytes a second and rank (right), and how long ranks are blocked in a step. The least wait is "
+            "the exchange itself: if it rises while bytes do not, the network is slow. What the mean wait has above "
+            "it is waiting for each other.",
+            [
+                query(f"max(run:training_recent_wait_seconds:mean{{{RUN}}})", "mean wait"),
+                query(f"max(run:training_recent_min_wait_seconds:min{{{RUN}}})", "least wait"),
+                query(f"max(rate(training_allreduce_bytes_total{{{RUN}}}{_RATE}))", "all-reduce"),
+            ],
+            unit="s",
+            low=0,
+            overrides=[
+                override("mean wait", color=fixed(WAIT), custom__fillBelowTo="least wait", custom__fillOpacity=20),
+                override("least wait", color=fixed(OWN)),
+                override("all-reduce", color=fixed("purple"), unit="Bps", custom__axisPlacement="right"),
+            ],
+        ),
+        timeseries(
+            42,
+            "Reported against useful utilization",
+            "Reported (GPU_UTIL) counts a GPU that waits in a collective as busy; useful (SM_ACTIVE) counts cycles in "
+            "which work was resident. The red area is paid for and not used; it widens when a straggler appears.",
+            [
+                query(f"max(run:training_gpu_utilization_ratio:mean{{{RUN_LEVEL}}})", "reported"),
+                query(f"max(run:training_gpu_sm_active_ratio:mean{{{RUN_LEVEL}}})", "useful"),
+            ],
+            unit="percentunit",
+            low=0,
+            high=1,
+            overrides=[
+                override("reported", color=fixed("red"), custom__fillBelowTo="useful", custom__fillOpacity=20),
+                override("useful", color=fixed("green")),
+            ],
+        ),
+        timeseries(
+            43,
+            "Progress",
+            "Number of the last finished step: the furthest and the least advanced rank. They stay together; where "
+            "they part, or stand still, the run hangs. A fall is a restart from a checkpoint.",
+            [
+                query(f"max(training_step{{{RUN}}})", "furthest rank"),
+                query(f"min(training_step{{{RUN}}})", "last rank"),
+            ],
+            unit="none",
+            decimals=0,
+            overrides=[
+                override("furthest rank", color=fixed(GOOD)),
+                override("last rank", color=fixed(WARNING), custom__lineStyle={"fill": "dash", "dash": [8, 6]}),
+            ],
+        ),
+    ]
+
+
+def build() -> Json:
+    """The file ``run.json``."""
+    return dashboard(
+        RUN_UID,
+        "Straggler / Run",
+        "Who delays this run, since when, and what it costs.",
+        variables=[
+            query_variable("cluster", "Cluster", "label_values(training_rank_info, cluster)", several=True),
+            query_variable("run", "Run", 'label_values(training_rank_info{cluster=~"$cluster"}, run)', several=False),
+            query_variable(
+                "peer_group",
+                "Peer group",
+                'label_values(training_rank_info{cluster=~"$cluster", run="$run"}, peer_group)',
+                several=True,
+                numeric=True,
+            ),
+            custom_variable("ranks", "Ranks shown", ("48", "16", "96", "256")),
+            RUNBOOKS,
+        ],
+        links=LINKS,
+        annotations=[alert_marks(RUN), restart_marks(RUN)],
+        panels=[
+            *_headline(),
+            *_who(),
+            *row(
+                100,
+                "Which machine",
+                [worst_ranks(12, RUN, count=8, size=(15, 8), runs=False), firing_alerts(13, RUN, size=(9, 8))],
+            ),
+            *row(101, "Since when", _since_when()),
+            *row(102, "In which phase", _phases()),
+            *row(103, "Throughput and exchange", _throughput()),
+        ],
+    )

@@ -1,0 +1,154 @@
+"""Every query and every selector against a real Prometheus with a past (``server.py``)."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from dashboards.conftest import MINUTES
+from dashboards.files import Json, Query, load, queries, variables
+from dashboards.grafana import Opened
+from dashboards.history import END
+from dashboards.promql import selectors
+from dashboards.server import Prometheus
+
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(300)]
+
+STRAGGLER = {"run": "aurora-13b", "rank": "5"}
+HEALTHY = {"run": "borealis-7b", "rank": "0"}
+CROWD = {"run": "crowd-30b", "rank": "200"}
+
+ONLY_IN_TROUBLE = (
+    "Firing alerts",
+    "Slowest ranks now [E]",
+    "annotation Alerts",
+    "annotation Restarts",
+    "Refused, by reason",
+    "What cannot be seen now",
+)
+"""Nothing to show is the good answer here."""
+MOST_SERIES = 60
+"""More lines than that in one panel are a carpet; the default of the ``ranks`` variable is 48."""
+
+
+def opened(name: str, prometheus: Prometheus, chosen: dict[str, str]) -> Opened:
+    """A dashboard over the last hour of the past."""
+    dashboard = load(name)
+    names = {variable["name"] for variable in variables(dashboard)}
+    mine = {key: value for key, value in chosen.items() if key in names}
+    return Opened(dashboard, prometheus, END - MINUTES * 60, END, mine)
+
+
+def answer(view: Opened, query: Query) -> list[Json]:
+    """The series with at least one number in them."""
+    _, result = view.ask(query)
+    return [series for series in result if any(not math.isnan(value) for value in numbers(series))]
+
+
+def numbers(series: Json) -> list[float]:
+    """All values of a series."""
+    return [float(value) for _, value in series.get("values") or [series["value"]]]
+
+
+@pytest.mark.parametrize("name", ["fleet", "run", "rank", "exporter"])
+def test_every_query_returns_data(name: str, prometheus: Prometheus) -> None:
+    """With a straggler in the chosen run, no panel and no annotation is empty."""
+    chosen = {} if name == "fleet" else STRAGGLER
+    view = opened(name, prometheus, chosen)
+
+    assert [query.where for query in queries(view.dashboard) if not answer(view, query)] == []
+
+
+@pytest.mark.parametrize("name", ["fleet", "run", "rank", "exporter"])
+def test_every_selector_matches(name: str, prometheus: Prometheus) -> None:
+    """What hides behind ``or vector(0)`` or a comparison exists, too: no metric or label is misspelt."""
+    view = opened(name, prometheus, {} if name == "fleet" else STRAGGLER)
+    never_in_this_run = ("crashed", "hung")
+    dead = []
+    for query in queries(view.dashboard):
+        expr = view.substitute(query.expr, view.macros(view.step_seconds(query)))
+        for selector in selectors(expr):
+            text = re.sub(r" (offset|@) .*", "", selector.prettify())
+            if not prometheus.get("series", **{"match[]": text}, start=view.begins, end=view.ends):
+                dead.append((query.where, text))
+
+    assert [item for item in dead if not any(word in item[1] for word in never_in_this_run) or name == "fleet"] == []
+
+
+@pytest.mark.parametrize("name", ["fleet", "run", "rank", "exporter"])
+@pytest.mark.parametrize("chosen", [HEALTHY, CROWD], ids=["healthy", "crowd"])
+def test_other_runs_are_seen_too(name: str, chosen: dict[str, str], prometheus: Prometheus) -> None:
+    """A healthy run without a ``cluster`` label, and one of 320 ranks: only alarms may be empty."""
+    view = opened(name, prometheus, chosen)
+    empty = [query.where for query in queries(view.dashboard) if not answer(view, query)]
+
+    assert [where for where in empty if not where.startswith(ONLY_IN_TROUBLE)] == []
+
+
+@pytest.mark.parametrize("name", ["fleet", "run", "rank", "exporter"])
+def test_first_options_fit_together(name: str, prometheus: Prometheus) -> None:
+    """Each variable offers something, and its first option leaves the next variable something."""
+    view = opened(name, prometheus, {})
+    for variable in variables(view.dashboard):
+        if variable["type"] == "query":
+            options = view.options(variable)
+            assert options, variable["name"]
+            view.values[variable["name"]] = options[0]
+
+
+@pytest.mark.parametrize("name", ["fleet", "run", "rank", "exporter"])
+def test_legends_name_what_is_there(name: str, prometheus: Prometheus) -> None:
+    """No ``{{label}}`` of a legend is missing from a series: the line would have no name."""
+    view = opened(name, prometheus, {} if name == "fleet" else STRAGGLER)
+    nameless = [
+        (query.where, label)
+        for query in queries(view.dashboard)
+        for label in re.findall(r"\{\{\s*(\w+)\s*\}\}", query.legend)
+        if label not in ("rank", "rank_node") or not query.where.startswith("annotation")
+        for series in answer(view, query)
+        if label not in series["metric"]
+    ]
+
+    assert nameless == []
+
+
+@pytest.mark.parametrize("name", ["fleet", "run", "rank", "exporter"])
+def test_a_crowd_is_cut_down(name: str, prometheus: Prometheus) -> None:
+    """320 ranks do not become 320 lines, rows or bars."""
+    view = opened(name, prometheus, CROWD)
+    sizes = {query.where: len(view.ask(query)[1]) for query in queries(view.dashboard)}
+
+    assert {where: size for where, size in sizes.items() if size > MOST_SERIES} == {}
+
+
+def test_the_straggler_comes_first(prometheus: Prometheus) -> None:
+    """The first panel of the Run dashboard names the rank that is slow, in a small run and in a crowd."""
+    for chosen in (STRAGGLER, CROWD):
+        view = opened("run", prometheus, chosen)
+        first = next(queries(view.dashboard))
+        (series,) = answer(view, first)
+
+        assert series["metric"]["rank"] == chosen["rank"]
+        assert numbers(series)[0] > 1.20
+
+
+def test_the_chosen_ranks_hold_the_straggler(prometheus: Prometheus) -> None:
+    """Of 320 ranks 48 are drawn over time, and the slow one is among them."""
+    view = opened("run", prometheus, CROWD)
+    query = next(query for query in queries(view.dashboard) if query.where.startswith("Slowdown, rank by time"))
+    drawn = answer(view, query)
+
+    assert len(drawn) == 48
+    assert CROWD["rank"] in {series["metric"]["rank"] for series in drawn}
+
+
+def test_ranks_are_in_order(prometheus: Prometheus) -> None:
+    """Lines of the heatmap are sorted by number: 2 before 10."""
+    view = opened("run", prometheus, STRAGGLER)
+    query = next(query for query in queries(view.dashboard) if query.where.startswith("Slowdown, rank by time"))
+    ranks = [int(series["metric"]["rank"]) for series in answer(view, query)]
+
+    assert ranks == sorted(ranks)
+    assert len(ranks) == 16
