@@ -57,7 +57,7 @@ def test_wrong_file(tmp_path: Path, text: str, message: str) -> None:
 
 def test_missing_file(tmp_path: Path) -> None:
     """A file that is not there is an error of the setting."""
-    with pytest.raises(ConfigError, match=r"push.token_file: cannot read"):
+    with pytest.raises(ConfigError, match=r"push.tokens_file: cannot read"):
         TokenFile(tmp_path / "nowhere")
 
 

@@ -1,1 +1,1 @@
-"""The command ``straggler``: arguments, exit codes, one file per sub-command."""
+"""The command ``straggler``: ``main.py`` for arguments and exit codes, one file for each sub-command."""

@@ -96,7 +96,7 @@ class DcgmConfig(_Section):
 class PushConfig(_Section):
     """Step records over HTTP, for training that shares no directory with the sidecar."""
 
-    token_file: Path | None = Field(
+    tokens_file: Path | None = Field(
         default=None,
         description="Switches `POST /api/v1/push` on. One line for each token: the token, then optionally a blank and "
         "the Kubernetes namespace that it may write for",
@@ -118,9 +118,7 @@ class ScrapeConfig(_Section):
 class LimitsConfig(_Section):
     """What one node can be made to hold."""
 
-    ranks: int = Field(
-        default=1024, ge=1, le=100_000, description="Most ranks on the page; more are counted as refused"
-    )
+    ranks: int = Field(default=512, ge=1, le=10_000, description="Most ranks on the page; more are counted as refused")
     connections: int = Field(
         default=64, ge=1, le=10_000, description="Most HTTP connections at a time; more are turned away with 503"
     )
@@ -144,6 +142,16 @@ class Config(_Section):
     )
     hang_seconds: Seconds = Field(
         default=120.0, description="Shortest silence of a rank that counts as a hang; never less than ten of its steps"
+    )
+    remove_after_seconds: float = Field(
+        default=3600.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Age at which the ring file of a dead rank is removed; 0: never",
+    )
+    gpu_sharing: bool = Field(
+        default=False,
+        description="Set it if several ranks run on one GPU on purpose: then all that name its UUID are on it",
     )
     dcgm: DcgmConfig = DcgmConfig()
     push: PushConfig = PushConfig()

@@ -13,12 +13,17 @@ TEXT = "text/plain; charset=utf-8"
 class Refusal(Exception):  # noqa: N818 - it is an answer, not an error of ours
     """What was sent cannot be taken; becomes the answer."""
 
-    def __init__(self, status: HTTPStatus, reason: str, text: str) -> None:
+    def __init__(self, status: HTTPStatus, reason: str, text: str, headers: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(text)
         self.status = status
         self.reason = reason
         """For the count of refused inputs."""
         self.text = text
+        self.headers = headers
+
+    def response(self) -> Response:
+        """The answer."""
+        return Response(self.status, self.text.encode("utf-8", "replace"), headers=self.headers)
 
 
 class Response(NamedTuple):

@@ -32,6 +32,7 @@ class WebLimits(NamedTuple):
 
     connections: int = 64
     head_bytes: int = 32_768
+    """Counted as they come, 8 KB at a time, so the beginning of a body may be among them."""
     head_seconds: float = 10.0
     """For request line and headers together."""
     idle_seconds: float = 90.0
@@ -109,6 +110,7 @@ class Handler(BaseHTTPRequestHandler):
     """Answers the requests of one connection, in its own thread."""
 
     protocol_version = "HTTP/1.1"
+    default_request_version = "HTTP/1.1"  # answers have a head, also if the question was none
     disable_nagle_algorithm = True
 
     def setup(self) -> None:
@@ -125,7 +127,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def handle_one_request(self) -> None:
         """Read one head, answer it."""
-        self.command = ""
+        self.command = self.requestline = ""
+        self.request_version = self.default_request_version
         self._continue_expected = False
         self._wire.expect_head(self._patience)
         try:
@@ -158,6 +161,7 @@ class Handler(BaseHTTPRequestHandler):
 
         def read_body(limit: int) -> bytes:
             nonlocal unread
+            unread = True  # also where the client did not say that there is one
             body = self._read_body(length, limit)
             unread = False
             return body
@@ -180,7 +184,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._host.respond(request)
         except Refusal as refusal:
             self._host.count_refused(refusal.reason)
-            return Response(refusal.status, refusal.text.encode())
+            return refusal.response()
 
     def _body_length(self) -> int | None:
         """What the client announces; ``None`` if it does not.
@@ -233,7 +237,8 @@ class Handler(BaseHTTPRequestHandler):
     def _refuse(self, refusal: Refusal) -> None:
         self._host.count_refused(refusal.reason)
         self.close_connection = True
-        self._send(Response(refusal.status, refusal.text.encode()))
+        self._send(refusal.response())
+        self._drain()
 
     def _send(self, response: Response) -> None:
         self.connection.settimeout(self._host.limits.write_seconds)

@@ -22,6 +22,33 @@ from straggler.sidecar.config import Address, Config
 
 PREFIX = "STRAGGLER_"
 CONFIG_VARIABLE = "STRAGGLER_CONFIG"
+HOOK_DIRECTORY_VARIABLE = "STRAGGLER_DIR"
+"""Where the hook writes; a sidecar that inherits it and is told nothing else reads there."""
+
+HOOK_VARIABLES = frozenset(
+    PREFIX + name
+    for name in (
+        "ALLOW_ANY_FILESYSTEM",
+        "ATTEMPT",
+        "DIR",
+        "DISABLED",
+        "GPU_SYNCHRONIZED",
+        "GPU_UUID",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "NODE",
+        "OWN_TIME",
+        "PEER_GROUP",
+        "PUSH_TOKEN",
+        "PUSH_TOKEN_FILE",
+        "PUSH_URL",
+        "RANK",
+        "RUN",
+        "SERVE",
+        "WORLD_SIZE",
+    )
+)
+"""What the hook reads (it may not be imported here): no misspelling of ours. A guard compares with the hook's code."""
 
 Path_ = tuple[str, ...]
 
@@ -85,6 +112,8 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | 
     if file is not None:
         for path, value in _leaves(_nested(read_yaml(file), file)):
             _put(merged, origins, path, value, f"in {file}")
+    if environment.get(HOOK_DIRECTORY_VARIABLE) and ("ring_dir",) not in origins:
+        _put(merged, origins, ("ring_dir",), environment[HOOK_DIRECTORY_VARIABLE], HOOK_DIRECTORY_VARIABLE)
     for setting in settings():
         if environment.get(setting.variable):
             _put(merged, origins, setting.path, environment[setting.variable], setting.variable)
@@ -97,17 +126,16 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | 
         raise ConfigError(key, "\n".join([first, *(f"{name}: {text}" for name, text in others)])) from None
 
 
-def unknown_variables(environment: Mapping[str, str], also_known: frozenset[str]) -> list[str]:
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """Find misspelt variables.
 
     Args:
         environment: all variables.
-        also_known: those that the hook reads.
 
     Returns:
         One sentence for each variable that starts like ours and is none of them.
     """
-    known = {CONFIG_VARIABLE, *also_known, *(setting.variable for setting in settings())}
+    known = {CONFIG_VARIABLE, *HOOK_VARIABLES, *(setting.variable for setting in settings())}
     return [
         f"unknown variable {name} in the environment{_nearest(name, known)}"
         for name in sorted(environment)

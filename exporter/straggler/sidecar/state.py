@@ -64,6 +64,7 @@ class NodeState:
         clock: both clocks.
         counts: for sources that count by themselves, by name.
         node_proven: whether the GPU page is known to be of this node.
+        gpu_sharing: whether several ranks may be on one GPU.
         max_ranks: more are left out and counted.
         hang_after_seconds: for the page.
     """
@@ -74,12 +75,14 @@ class NodeState:
         *,
         counts: Mapping[str, Callable[[], SourceCounts]],
         node_proven: bool,
+        gpu_sharing: bool,
         max_ranks: int,
         hang_after_seconds: float,
     ) -> None:
         self._clock = clock
         self._counts = counts
         self._node_proven = node_proven
+        self._gpu_sharing = gpu_sharing
         self._max_ranks = max_ranks
         self._hang_after_seconds = hang_after_seconds
         self._outcomes: dict[str, Outcome] = {}
@@ -112,13 +115,18 @@ class NodeState:
             for problem in problems:
                 self._refused[source, problem.reason] += problem.count
 
+    def count_one(self, source: str, reason: str) -> None:
+        """Count one refusal."""
+        self.count(source, (Problem(reason=reason),))
+
     def snapshot(self, scrape_seconds: float | None = None) -> Snapshot:
         """Merge and join all that is known now."""
         readings = [outcome.reading for outcome in self._outcomes.values()]
         ranks = merge_ranks([_facts(reading, RankFacts) for reading in readings])
         gpus = merge_gpus([_facts(reading, GpuFacts) for reading in readings])
         shown = ranks if len(ranks) <= self._max_ranks else most_alive(ranks, self._max_ranks)
-        views = [self._with_last_gpu(view) for view in match(shown, gpus, node_proven=self._node_proven)]
+        joined = match(shown, gpus, node_proven=self._node_proven, sharing=self._gpu_sharing)
+        views = [self._with_last_gpu(view) for view in joined]
         self._last_views = {view.rank.key: view for view in views}
         return Snapshot(
             taken=self._clock.time(),

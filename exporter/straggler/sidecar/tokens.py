@@ -12,7 +12,7 @@ from straggler.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 
-KEY = "push.token_file"
+KEY = "push.tokens_file"
 LEAST_CHARACTERS = 16
 
 

@@ -1,0 +1,162 @@
+"""The sidecar as a process: put together, started, ended."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import signal
+import threading
+from collections.abc import Sequence
+from functools import partial
+from types import FrameType
+
+from straggler import __version__
+from straggler.detect.policy import DEFAULT, Policy
+from straggler.errors import ConfigError
+from straggler.sidecar.clock import SystemClock
+from straggler.sidecar.collector import Collector, Observer
+from straggler.sidecar.config import Config
+from straggler.sidecar.handler import WebLimits
+from straggler.sidecar.push_endpoint import PushEndpoint
+from straggler.sidecar.routes import Routes
+from straggler.sidecar.scrape import shielded
+from straggler.sidecar.sources import Node
+from straggler.sidecar.state import NodeState
+from straggler.sidecar.web import WebServer
+
+_log = logging.getLogger(__name__)
+
+_POLL_TIMEOUT_SECONDS = 1.0
+_FIRST_TIMEOUT_SECONDS = 5.0
+
+
+class Sidecar:
+    """Everything that serves one node; nothing runs until ``start``.
+
+    Args:
+        config: the settings.
+        policy: what slow and hung mean.
+        observers: called with the snapshot after each full collection. If there are any, the sidecar collects every
+            ``poll_seconds`` by itself, and not only when it is scraped.
+
+    Raises:
+        ConfigError: a file that a setting names cannot be used, or the address cannot be listened on.
+    """
+
+    def __init__(self, config: Config, *, policy: Policy = DEFAULT, observers: Sequence[Observer] = ()) -> None:
+        clock = SystemClock()
+        self._config = config
+        self._observed = bool(observers)
+        self._node = Node(config, policy, clock)
+        state = NodeState(
+            clock,
+            counts=self._node.counts,
+            node_proven=self._node.is_proven,
+            gpu_sharing=config.gpu_sharing,
+            max_ranks=config.limits.ranks,
+            hang_after_seconds=config.hang_seconds,
+        )
+        self._collector = Collector(self._node.sources, state, clock, observers)
+        count_http = partial(state.count_one, "http")
+        routes = Routes(
+            self._collector,
+            scrape=config.scrape,
+            policy=policy,
+            count=state.count,
+            push=PushEndpoint(self._node.push).answer,
+            hint=f"Rings are looked for in {self._node.ring_dir}: the training process must write there "
+            "(STRAGGLER_DIR) and use StepTimer.",
+        )
+        limits = WebLimits(connections=config.limits.connections)
+        try:
+            self._web = WebServer(config.listen.host, config.listen.port, routes.respond, limits, count_http)
+        except OSError as error:
+            raise ConfigError("listen", _why_not_listening(config, error)) from error
+        self._stopping = threading.Event()
+        self._background = threading.Thread(target=self._poll, name="poll", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port that is really listened on."""
+        return self._web.port
+
+    def start(self) -> None:
+        """Begin to answer and to read."""
+        self._web.start()
+        self._background.start()
+
+    def stop(self) -> None:
+        """End; answers under way go out. A source that hangs is left behind."""
+        self._stopping.set()
+        self._web.stop()
+        self._background.join(_POLL_TIMEOUT_SECONDS / 2)
+
+    def log_facts(self) -> None:
+        """Say what an administrator wants to know first, a line each."""
+        config = self._config
+        host = config.listen.host or "every address"
+        _log.info("Straggler Exporter %s serves on %s, port %d", __version__, host, self.port)
+        _log.info("rings: %s", self._node.ring_dir)
+        if not self._node.ring_dir.is_dir():
+            _log.warning(
+                "there is no directory %s yet: no rank is seen until it is made, by the training process or with "
+                "`install -d -m 3733 %s`; or name another with --ring-dir",
+                self._node.ring_dir,
+                self._node.ring_dir,
+            )
+        proven = "this node's" if self._node.is_proven else "whose node is proven only by a UUID (dcgm.same_node)"
+        _log.info("GPUs: %s", "nobody is asked" if config.dcgm.url == "none" else f"{self._node.dcgm_url}, {proven}")
+        _log.info("push: %s", f"tokens of {config.push.tokens_file}" if config.push.tokens_file else "off")
+
+    def _poll(self) -> None:
+        """Look at everything once, then keep up with the rings (or, if observed, with everything)."""
+        shielded("the first look", partial(self._collector.collect, _FIRST_TIMEOUT_SECONDS), None)
+        while not self._stopping.wait(self._config.poll_seconds):
+            if self._observed:
+                shielded("a look", partial(self._collector.collect, _FIRST_TIMEOUT_SECONDS), None)
+            else:
+                shielded("a look at the rings", partial(self._collector.poll, _POLL_TIMEOUT_SECONDS), None)
+
+
+def serve(config: Config, *, policy: Policy = DEFAULT, observers: Sequence[Observer] = ()) -> int:
+    """Serve until SIGTERM or SIGINT. For the main thread.
+
+    Returns:
+        0, the exit code of an ordered end.
+
+    Raises:
+        ConfigError: as ``Sidecar``.
+    """
+    sidecar = Sidecar(config, policy=policy, observers=observers)
+    ended = threading.Event()
+
+    def end(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's signature
+        ended.set()
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, end)
+    sidecar.start()
+    sidecar.log_facts()
+    ended.wait()
+    sidecar.stop()
+    _log.info("ended")
+    return 0
+
+
+def check(config: Config) -> None:
+    """Try all settings but the address.
+
+    Raises:
+        ConfigError: a file that a setting names cannot be used.
+    """
+    Node(config, DEFAULT, SystemClock())
+
+
+def _why_not_listening(config: Config, error: OSError) -> str:
+    reasons = {
+        errno.EADDRINUSE: "is in use by another program; choose another port, or see who it is with "
+        f"`ss -ltnp 'sport = :{config.listen.port}'`",
+        errno.EADDRNOTAVAIL: "is no address of this machine",
+        errno.EACCES: "needs a privilege: ports below 1024 are root's",
+    }
+    return f"{config.listen} {reasons.get(error.errno or 0, error.strerror or str(error))}"

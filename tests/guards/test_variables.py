@@ -1,0 +1,26 @@
+"""The variables of hook and sidecar share a prefix, an environment and a reader of warnings."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import straggler
+from straggler.sidecar.settings import CONFIG_VARIABLE, HOOK_VARIABLES, settings
+
+HOOK = Path(straggler.__file__).parent / "hook"
+VARIABLE = re.compile(r'"(STRAGGLER_[A-Z_]*[A-Z])"')
+
+
+def test_the_sidecar_knows_the_hooks_variables() -> None:
+    """A job that sets a variable of the hook on a node with a sidecar was once told that it is misspelt."""
+    used = {name for file in HOOK.rglob("*.py") for name in VARIABLE.findall(file.read_text(encoding="utf-8"))}
+
+    assert used == HOOK_VARIABLES
+
+
+def test_no_variable_means_two_things() -> None:
+    """A token to push with, found in the environment, must not switch push on in a sidecar that inherits it."""
+    ours = {CONFIG_VARIABLE, *(setting.variable for setting in settings())}
+
+    assert not ours & HOOK_VARIABLES
