@@ -78,7 +78,8 @@ class Rehearsal:
     def start_ranks(self) -> None:
         """Start all ranks; the first step begins when the last of them is there."""
         for rank in range(self.scenario.ranks):
-            command = [sys.executable, "-m", "straggler.simulate.trainer", str(self.directory), str(rank)]
+            arguments = (str(self.directory), str(rank), gpu_uuid(HOSTNAME, rank))
+            command = [sys.executable, "-m", "straggler.simulate.trainer", *arguments]
             self.ranks.append(self.crew.start(f"rank{rank}", command, self._environment(rank)))
 
     def _environment(self, rank: int) -> dict[str, str]:
@@ -90,7 +91,7 @@ class Rehearsal:
             "LOCAL_WORLD_SIZE": str(self.scenario.ranks),
             "STRAGGLER_RUN": self.scenario.run,
             "STRAGGLER_DIR": str(self.rings),
-            "STRAGGLER_GPU_UUID": gpu_uuid(HOSTNAME, rank),
+            "STRAGGLER_NODE": HOSTNAME,
         }
 
     def end_ranks(self) -> bool:

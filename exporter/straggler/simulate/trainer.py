@@ -1,6 +1,6 @@
 """One rank of a simulated run: a real process with the real hook, whose work is sleep.
 
-``python -m straggler.simulate.trainer DIRECTORY RANK``. The directory holds ``scenario.json``, the board and the
+``python -m straggler.simulate.trainer DIRECTORY RANK GPU_UUID``. The directory holds ``scenario.json``, the board and the
 barrier's pipes. Parts of a step end at absolute times, so what a sleep takes too long is taken from the next part and
 a step does not drift; the ranks' exchange ends for all at the same moment, a fixed time after the last arrival.
 """
@@ -46,13 +46,14 @@ class Pace:
             time.sleep(left / _NS)
 
 
-def train(directory: Path, rank: int) -> None:
+def train(directory: Path, rank: int, gpu_uuid: str) -> None:
     """Take steps until the board says that the run ends."""
     scenario = Scenario.from_json((directory / "scenario.json").read_text(encoding="utf-8"))
     board = Board(directory / "board")
     barrier, cell, pace = Barrier(directory, board, rank), board.cell(rank), Pace()
     cell.begin()
     timer = StepTimer()
+    timer.set_identity(gpu_uuid=gpu_uuid)
     try:
         for step in timer.data(_batches(scenario, board, cell, pace, rank)):
             work = scenario.work_of(rank, step)
@@ -93,4 +94,4 @@ def _batches(scenario: Scenario, board: Board, cell: Cell, pace: Pace, rank: int
 
 
 if __name__ == "__main__":
-    train(Path(sys.argv[1]), int(sys.argv[2]))
+    train(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,203 @@
+"""``straggler demo``: a straggler from the training step to the alert, on this machine, without a GPU.
+
+Exit code 0: the alert came and named the slow rank, or a healthy run stayed quiet. 1: it did not. 2: wrong use.
+130: ended by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from straggler.cli.demo_screen import make_screen
+from straggler.errors import ConfigError, SourceAbsentError, StragglerError
+from straggler.simulate.demonstration import Demonstration, Plan, Report
+from straggler.simulate.quick_rules import find_rules
+from straggler.simulate.scenario import SLOWED, Fault, Scenario
+from straggler.simulate.servers import find_program
+from straggler.simulate.workspace import Workspace
+
+_HEALTHY_SECONDS = 120.0
+
+JSON_KEYS = """\
+--json prints one object on standard output at the end (progress goes to standard error):
+  ok                  whether all was as it should be
+  problem             why not, in one sentence; null if ok
+  engine              "prometheus" or "embedded"
+  ranks, fault, slow_rank, slow_factor   as asked for; slow_rank is null in a healthy run
+  alert               the alert that named a rank: name, severity, rank (number or null), labels, annotations; or null
+  seconds_to_alert    from the start of the first slow step to the webhook; or null
+  step_seconds        healthy, slow: mean of the steps before and under the fault; expected_healthy, expected_slow
+  own_seconds         healthy, slow: the same for the own time of the slow rank
+  efficiency          measured, expected: healthy step over slow step
+  fired               names of all alerts that fired, in order
+  steps               finished steps of each rank
+  duration_seconds    from the first step to the end
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the flags."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = JSON_KEYS
+    run = parser.add_argument_group("what happens")
+    run.add_argument("--ranks", type=int, default=8, metavar="N", help="training processes (default 8)")
+    run.add_argument("--slow-rank", type=int, metavar="R", help="the one that becomes slow (default 2)")
+    run.add_argument(
+        "--slow-factor",
+        type=float,
+        default=1.5,
+        metavar="F",
+        help="its forward and backward take so many times as long (default 1.5); 1: nobody is slow, nothing may fire",
+    )
+    run.add_argument(
+        "--slow-after", type=float, default=12.0, metavar="S", help="seconds of healthy training before (default 12)"
+    )
+    run.add_argument("--fault", choices=[*SLOWED], default="slow-rank", help="what goes wrong (default slow-rank)")
+    run.add_argument("--jitter", type=float, default=0.005, help=argparse.SUPPRESS)
+    run.add_argument("--seed", type=int, default=1, help=argparse.SUPPRESS)
+    how = parser.add_argument_group("how it is watched")
+    how.add_argument(
+        "--no-prometheus",
+        action="store_true",
+        help="let the sidecar judge by itself; also chosen where Prometheus or Alertmanager is not installed",
+    )
+    how.add_argument("--rules", type=Path, metavar="DIR", help="rules to load (default: those of this project)")
+    how.add_argument(
+        "--timeout", type=float, default=60.0, metavar="S", help="seconds after the first slow step (default 60)"
+    )
+    how.add_argument(
+        "--duration",
+        type=float,
+        metavar="S",
+        help="let the run last so long at least (default: up to the alert; 120 in a healthy run)",
+    )
+    how.add_argument("--json", action="store_true", help="print the result as JSON; see below")
+    how.add_argument("--keep", action="store_true", help="keep rings, logs and databases, and say where they are")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it; gives the exit code.
+
+    Raises:
+        ConfigError: wrong use.
+    """
+    plan, notes = make_plan(arguments)
+    screen = make_screen(plan, json_mode=arguments.json)
+    with ExitStack() as stack:
+        _end_on_signals(stack)
+        screen.begin()
+        stack.callback(screen.end)
+        for note in notes:
+            screen.say(note)
+        workspace = Workspace()
+        stack.callback(workspace.close, keep=arguments.keep)
+        if arguments.keep:
+            screen.say(f"files are kept in {workspace.directory}")
+        try:
+            report = Demonstration(plan, workspace.directory, screen).run()
+        except StragglerError as error:
+            screen.say(str(error))
+            return 1
+    screen.result(report)
+    if arguments.json:
+        print(json.dumps(as_json(report)))
+    return 1 if report.outcome.problem else 0
+
+
+def make_plan(arguments: argparse.Namespace) -> tuple[Plan, list[str]]:
+    """Turn flags into a plan, and what is to be said about it before it begins.
+
+    Raises:
+        ConfigError: a value cannot be used; its key is the flag without dashes.
+    """
+    for name in ("timeout", "slow_after", "duration"):
+        value = getattr(arguments, name)
+        if value is not None and not 0 <= value <= 86_400:
+            raise ConfigError(name.replace("_", "-"), f"{value} s is not in 0 … 86400")
+    healthy = Scenario(ranks=arguments.ranks, jitter=arguments.jitter, seed=arguments.seed)
+    slow_rank = arguments.slow_rank if arguments.slow_rank is not None else min(2, arguments.ranks - 1)
+    scenario = Scenario(
+        ranks=arguments.ranks,
+        jitter=arguments.jitter,
+        seed=arguments.seed,
+        fault=Fault(
+            name=arguments.fault,
+            rank=slow_rank,
+            factor=arguments.slow_factor,
+            begins_step=healthy.step_after(arguments.slow_after),
+        ),
+    )
+    rules, notes = _choose_engine(arguments)
+    duration = arguments.duration if arguments.duration is not None else _HEALTHY_SECONDS * scenario.healthy
+    return Plan(scenario=scenario, rules=rules, timeout_seconds=arguments.timeout, duration_seconds=duration), notes
+
+
+def _choose_engine(arguments: argparse.Namespace) -> tuple[Path | None, list[str]]:
+    if arguments.no_prometheus:
+        return None, []
+    rules = find_rules(arguments.rules)
+    try:
+        find_program("prometheus")
+        find_program("alertmanager")
+    except SourceAbsentError as absent:
+        return None, [
+            f"{absent}",
+            "going on without Prometheus: the sidecar judges by itself (as with --no-prometheus)",
+        ]
+    return rules, []
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """The object that ``--json`` prints."""
+    scenario, pace, notice = report.plan.scenario, report.pace, report.outcome.notice
+    rank = notice.labels.get("rank", "") if notice else ""
+    return {
+        "ok": report.outcome.problem is None,
+        "problem": report.outcome.problem,
+        "engine": "prometheus" if report.plan.rules else "embedded",
+        "ranks": scenario.ranks,
+        "fault": scenario.fault.name,
+        "slow_rank": None if scenario.healthy else scenario.fault.rank,
+        "slow_factor": scenario.fault.factor,
+        "alert": notice
+        and {
+            "name": notice.name,
+            "severity": notice.labels.get("severity"),
+            "rank": int(rank) if rank.isdigit() else None,
+            "labels": dict(notice.labels),
+            "annotations": dict(notice.annotations),
+        },
+        "seconds_to_alert": report.seconds_to_alert,
+        "step_seconds": {
+            "healthy": pace.healthy_step_seconds,
+            "slow": pace.slow_step_seconds,
+            "expected_healthy": scenario.expected_step_seconds(0),
+            "expected_slow": None if scenario.healthy else scenario.expected_step_seconds(scenario.fault.begins_step),
+        },
+        "own_seconds": {"healthy": pace.healthy_own_seconds, "slow": pace.slow_own_seconds},
+        "efficiency": {
+            "measured": pace.efficiency,
+            "expected": None if scenario.healthy else scenario.expected_efficiency,
+        },
+        "fired": [notice.name for notice in report.notices if notice.status == "firing"],
+        "steps": list(report.steps),
+        "duration_seconds": report.duration_seconds,
+    }
+
+
+def _end_on_signals(stack: ExitStack) -> None:
+    """Let SIGTERM and a closed terminal end everything as Ctrl-C does. The end itself is not interrupted again."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's signature
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        stack.callback(signal.signal, each, signal.signal(each, interrupt))
