@@ -26,9 +26,10 @@ class Policy:
     many_slow_min_ranks: int = 3
     many_slow_min_nodes: int = 2
 
-    imbalance_share: float = 0.20
-    """Waiting above the least wait, as a share of the step, while no rank's mean stands out: the slow rank changes from
-    step to step. 8 % of jitter on 8 ranks makes 11 %; the recorded job with uneven sequences 34 %."""
+    imbalance_share: float = 0.15
+    """Waiting for peers of the same group above the least wait, as a share of the step, while no rank's mean stands
+    out: another rank is the slowest in each step. 8 % of independent jitter makes 8 % of it on 8 ranks and 13 % on 64;
+    sequences so uneven that the slowest of a stage exceeds its median by a third, as recorded, make 18 to 22 %."""
     input_stall_share: float = 0.20
     """Waiting for the next batch, on the median rank. The reference step loads without prefetching in 14 %."""
     regression_ratio: float = 1.20
