@@ -63,8 +63,21 @@ def _parse_dcgm_url(text: Any) -> str:
     return url if parts.path not in ("", "/") else f"{url.rstrip('/')}/metrics"
 
 
+def _parse_receiver_url(text: Any) -> str:
+    url = str(text).strip()
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises where it is no number
+    except ValueError as error:
+        raise ValueError(f"{error}; write a URL like http://127.0.0.1:9093") from error
+    if url and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise ValueError("write a URL like http://127.0.0.1:9093")
+    return url
+
+
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 DcgmUrl = Annotated[str, BeforeValidator(_parse_dcgm_url)]
+ReceiverUrl = Annotated[str, BeforeValidator(_parse_receiver_url)]
 ListenAddress = Annotated[Address, BeforeValidator(parse_address)]
 
 
@@ -100,6 +113,37 @@ class PushConfig(_Section):
         default=None,
         description="Switches `POST /api/v1/push` on. One line for each token: the token, then optionally a blank and "
         "the Kubernetes namespace that it may write for",
+    )
+
+
+class AlertsConfig(_Section):
+    """The embedded policy: verdicts without a Prometheus, for runs whose ranks are all on this node."""
+
+    alertmanager_url: ReceiverUrl = Field(
+        default="",
+        description="Judge the runs of this node here and send alerts to this Alertmanager, e.g. `http://host:9093`; "
+        "for nodes without a Prometheus and its rules",
+    )
+    webhook_url: ReceiverUrl = Field(
+        default="", description="The same, to whoever takes the messages of an Alertmanager's webhook"
+    )
+    authorization_file: Path | None = Field(
+        default=None, description="File with the header `Authorization` for the receiver, e.g. `Bearer …`"
+    )
+    ca_file: Path | None = Field(default=None, description="CA certificates (PEM) to check an `https` receiver with")
+    cluster: str = Field(default="", description="Label `cluster` of each alert")
+    runbook_url: str = Field(
+        default="", description="Address under which the runbooks are, for the annotation `runbook_url`"
+    )
+    dashboard_url: str = Field(
+        default="", description="Address of the dashboard of a run, for the annotation `dashboard_url`"
+    )
+    patience: float = Field(
+        default=1.0,
+        ge=0,
+        le=100,
+        allow_inf_nan=False,
+        description="What the waiting times before and after an alert are multiplied by; thresholds stay as they are",
     )
 
 
@@ -155,6 +199,7 @@ class Config(_Section):
     )
     dcgm: DcgmConfig = DcgmConfig()
     push: PushConfig = PushConfig()
+    alerts: AlertsConfig = AlertsConfig()
     scrape: ScrapeConfig = ScrapeConfig()
     limits: LimitsConfig = LimitsConfig()
     log_level: Literal["debug", "info", "warning", "error"] = Field(

@@ -1,8 +1,8 @@
 """One rank of a simulated run: a real process with the real hook, whose work is sleep.
 
-``python -m straggler.simulate.trainer DIRECTORY RANK GPU_UUID``. The directory holds ``scenario.json``, the board and the
-barrier's pipes. Parts of a step end at absolute times, so what a sleep takes too long is taken from the next part and
-a step does not drift; the ranks' exchange ends for all at the same moment, a fixed time after the last arrival.
+``python -m straggler.simulate.trainer DIRECTORY RANK GPU_UUID``. The directory holds ``scenario.json``, the board and
+the barrier's pipes. Parts of a step end at absolute times, so what a sleep takes too long is taken from the next part
+and a step does not drift; the ranks' exchange ends for all at the same moment, a fixed time after the last arrival.
 """
 
 from __future__ import annotations
