@@ -46,7 +46,7 @@ _PUSH_TEXT = """\
 
 Switched on by `push.tokens_file`. The body is one push as `docs/step-ring.md` describes it, the header
 `Authorization: Bearer TOKEN`. The file has one token a line, at least 16 characters long; after a blank may stand the
-Kubernetes namespace whose ranks the token may write. Empty lines and lines that begin with `#` are skipped. The file is
+Kubernetes namespace whose runs the token may write. Empty lines and lines that begin with `#` are skipped. The file is
 read again when it changes, so tokens can be replaced without a restart.
 
 | status | means |
@@ -54,9 +54,10 @@ read again when it changes, so tokens can be replaced without a restart.
 | 204 | taken |
 | 400 | not a push; the text begins with the reason |
 | 401 | no token, or an unknown one |
-| 403 | the token is for another namespace |
+| 403 | the token is for runs of another namespace: those called `NAMESPACE/…` |
 | 404 | push is off |
 | 408 | the body came too slowly |
+| 409 | another process that began later pushes as the same rank |
 | 411, 413 | no `Content-Length`, or a longer body than any push has |
 | 429 | more pushed ranks than `limits.ranks` |
 """

@@ -13,6 +13,7 @@ from types import FrameType
 from straggler import __version__
 from straggler.detect.policy import DEFAULT, Policy
 from straggler.errors import ConfigError
+from straggler.sidecar.alerting import Alerting
 from straggler.sidecar.clock import SystemClock
 from straggler.sidecar.collector import Collector, Observer
 from straggler.sidecar.config import Config
@@ -50,7 +51,7 @@ class Sidecar:
         self._node = Node(config, policy, clock)
         state = NodeState(
             clock,
-            counts=self._node.counts,
+            sources=self._node.sources,
             node_proven=self._node.is_proven,
             gpu_sharing=config.gpu_sharing,
             max_ranks=config.limits.ranks,
@@ -63,7 +64,7 @@ class Sidecar:
             scrape=config.scrape,
             policy=policy,
             count=state.count,
-            push=PushEndpoint(self._node.push).answer,
+            push=PushEndpoint(self._node.push, partial(state.count_one, "push")).answer,
             hint=f"Rings are looked for in {self._node.ring_dir}: the training process must write there "
             "(STRAGGLER_DIR) and use StepTimer.",
         )
@@ -106,6 +107,8 @@ class Sidecar:
             )
         proven = "this node's" if self._node.is_proven else "whose node is proven only by a UUID (dcgm.same_node)"
         _log.info("GPUs: %s", "nobody is asked" if config.dcgm.url == "none" else f"{self._node.dcgm_url}, {proven}")
+        receiver = config.alerts.alertmanager_url or config.alerts.webhook_url
+        _log.info("alerts: %s", f"for runs of this node alone, to {receiver}" if receiver else "by Prometheus' rules")
         _log.info("push: %s", f"tokens of {config.push.tokens_file}" if config.push.tokens_file else "off")
 
     def _poll(self) -> None:
@@ -118,7 +121,7 @@ class Sidecar:
                 shielded("a look at the rings", partial(self._collector.poll, _POLL_TIMEOUT_SECONDS), None)
 
 
-def serve(config: Config, *, policy: Policy = DEFAULT, observers: Sequence[Observer] = ()) -> int:
+def serve(config: Config, *, policy: Policy = DEFAULT) -> int:
     """Serve until SIGTERM or SIGINT. For the main thread.
 
     Returns:
@@ -127,7 +130,8 @@ def serve(config: Config, *, policy: Policy = DEFAULT, observers: Sequence[Obser
     Raises:
         ConfigError: as ``Sidecar``.
     """
-    sidecar = Sidecar(config, policy=policy, observers=observers)
+    alerting = make_alerting(config, policy)
+    sidecar = Sidecar(config, policy=policy, observers=[alerting.observe] if alerting else [])
     ended = threading.Event()
 
     def end(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's signature
@@ -135,12 +139,27 @@ def serve(config: Config, *, policy: Policy = DEFAULT, observers: Sequence[Obser
 
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, end)
+    if alerting:
+        alerting.start()
     sidecar.start()
     sidecar.log_facts()
     ended.wait()
     sidecar.stop()
+    if alerting:
+        alerting.stop()
     _log.info("ended")
     return 0
+
+
+def make_alerting(config: Config, policy: Policy) -> Alerting | None:
+    """The embedded policy, if the settings name a receiver.
+
+    Raises:
+        ConfigError: as ``Alerting``.
+    """
+    if not (config.alerts.alertmanager_url or config.alerts.webhook_url):
+        return None
+    return Alerting(config.alerts, policy, SystemClock())
 
 
 def check(config: Config) -> None:
@@ -150,6 +169,7 @@ def check(config: Config) -> None:
         ConfigError: a file that a setting names cannot be used.
     """
     Node(config, DEFAULT, SystemClock())
+    make_alerting(config, DEFAULT)
 
 
 def _why_not_listening(config: Config, error: OSError) -> str:

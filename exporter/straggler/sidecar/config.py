@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from straggler.sources.dcgm.freshness import STALE_AFTER_SECONDS
+
 DEFAULT_PORT = 10110
 AUTO_DCGM_URL = "http://127.0.0.1:9400/metrics"
 """Where dcgm-exporter listens if nobody moved it."""
@@ -101,8 +103,18 @@ class DcgmConfig(_Section):
     username: str = Field(default="", description="User for basic authentication")
     password_file: Path | None = Field(default=None, description="File with the password for basic authentication")
     ca_file: Path | None = Field(default=None, description="CA certificates (PEM) to check an `https` page with")
+    client_certificate_file: Path | None = Field(
+        default=None, description="Certificate (PEM) to show to a page that asks for one; may hold the key too"
+    )
+    client_key_file: Path | None = Field(default=None, description="Key (PEM) of that certificate")
+    verify: bool = Field(default=True, description="Whether the certificate of an `https` page is checked")
     timeout_seconds: Seconds = Field(
         default=5.0, description="Longest wait for the page; never longer than the scrape allows"
+    )
+    stale_after_seconds: Seconds = Field(
+        default=STALE_AFTER_SECONDS,
+        description="How long the values may stand still while ranks step, before the source is `stale`: "
+        "more than dcgm-exporter's own interval, which is 30 s by default",
     )
 
 

@@ -6,15 +6,20 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import NamedTuple
 
-from straggler.errors import WireError
 from straggler.sidecar.exchange import Refusal, Request, Response
 from straggler.sidecar.tokens import TokenFile
+from straggler.sources.push.reasons import DUPLICATE_RANK, TOO_MANY_RANKS, WRONG_NAMESPACE
+from straggler.sources.push.store import PushOutcome
 from straggler.wire.push import MAX_BYTES
 
 _OFF = b"push is switched off here; switch it on with --push-tokens-file FILE (docs/api.md)\n"
 _ASK = "send `Authorization: Bearer TOKEN` with a token of push.tokens_file\n"
 
-_STATUSES = {"namespace_not_allowed": HTTPStatus.FORBIDDEN, "too_many_ranks": HTTPStatus.TOO_MANY_REQUESTS}
+_STATUSES = {
+    WRONG_NAMESPACE: HTTPStatus.FORBIDDEN,
+    DUPLICATE_RANK: HTTPStatus.CONFLICT,
+    TOO_MANY_RANKS: HTTPStatus.TOO_MANY_REQUESTS,
+}
 """By reason; any other is a body that cannot be used."""
 
 
@@ -22,9 +27,8 @@ class PushTarget(NamedTuple):
     """Where pushes go."""
 
     tokens: TokenFile
-    accept: Callable[[bytes, str | None], None]
-    """Takes a body and the only namespace allowed (``None``: any). Raises ``WireError`` with the reason of a refusal,
-    which it has counted."""
+    accept: Callable[[bytes, str | None], PushOutcome]
+    """Takes a body and the only namespace allowed (``None``: any)."""
 
 
 class PushEndpoint:
@@ -32,10 +36,12 @@ class PushEndpoint:
 
     Args:
         target: ``None`` where push is off.
+        count: told the reason of each push that is refused for what it says.
     """
 
-    def __init__(self, target: PushTarget | None) -> None:
+    def __init__(self, target: PushTarget | None, count: Callable[[str], None]) -> None:
         self._target = target
+        self._count = count
 
     def answer(self, request: Request) -> Response:
         """Take one push.
@@ -49,9 +55,9 @@ class PushEndpoint:
         if grant is None:
             raise Refusal(HTTPStatus.UNAUTHORIZED, "unauthorized", _ASK, (("WWW-Authenticate", "Bearer"),))
         body = request.read_body(MAX_BYTES)
-        try:
-            self._target.accept(body, grant.namespace)
-        except WireError as error:
-            status = _STATUSES.get(error.reason, HTTPStatus.BAD_REQUEST)
-            return Response(status, f"{error}\n".encode("utf-8", "replace"))
-        return Response(HTTPStatus.NO_CONTENT, b"")
+        outcome = self._target.accept(body, grant.namespace)
+        if outcome.ok:
+            return Response(HTTPStatus.NO_CONTENT, b"")
+        self._count(outcome.reason)
+        status = _STATUSES.get(outcome.reason, HTTPStatus.BAD_REQUEST)
+        return Response(status, f"{outcome.reason}: {outcome.detail}\n".encode("utf-8", "replace"))

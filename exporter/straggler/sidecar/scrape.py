@@ -15,7 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from straggler.errors import SourceAbsentError, SourceFailedError
@@ -40,6 +40,17 @@ class Request(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCounts:
+    """What a source counts by itself since its start; ``None`` where it does not."""
+
+    records_read: int | None = None
+    records_missed: int | None = None
+    rings_removed: int | None = None
+    ranks_refused: Mapping[str, int] = field(default_factory=dict)
+    """At present, by reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """An origin of facts."""
 
@@ -49,6 +60,8 @@ class Source:
     """Called by one thread at a time."""
     polled: bool = False
     """Whether it must also be asked between scrapes."""
+    counts: Callable[[], SourceCounts] = SourceCounts
+    """What it has counted so far; any thread may ask."""
 
 
 class Outcome(NamedTuple):

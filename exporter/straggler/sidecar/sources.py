@@ -1,17 +1,24 @@
-"""Which sources a node has, in order of precedence. A new one is a line in ``Node``."""
+"""Which sources a node has, in order of precedence. A new one is one method here and one entry in ``Node.sources``."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from straggler.detect.policy import Policy
+from straggler.errors import ConfigError, SourceAbsentError, SourceFailedError
 from straggler.model.clock import Clock
+from straggler.model.gpu import GpuFacts
+from straggler.model.rank import RankFacts
+from straggler.model.reading import Reading, SourceState
 from straggler.sidecar.config import AUTO_DCGM_URL, Config, is_loopback
 from straggler.sidecar.push_endpoint import PushTarget
-from straggler.sidecar.scrape import Source
-from straggler.sidecar.state import SourceCounts
+from straggler.sidecar.scrape import Request, Source, SourceCounts
+from straggler.sidecar.tokens import TokenFile
+from straggler.sources.dcgm.fetch import Access
+from straggler.sources.dcgm.read import DcgmSource
+from straggler.sources.push.store import PushStore
 from straggler.sources.rings.read import RingSource
 
 SHARED_DIRECTORY = Path("/run/straggler")
@@ -26,29 +33,108 @@ class Node:
     """
 
     def __init__(self, config: Config, policy: Policy, clock: Clock) -> None:
+        self._config = config
+        self._policy = policy
+        self._clock = clock
         self.ring_dir = config.ring_dir or default_ring_dir()
         self.dcgm_url = AUTO_DCGM_URL if config.dcgm.url == "auto" else config.dcgm.url
         self.is_proven = config.dcgm.same_node or is_loopback(self.dcgm_url)
+        self.push: PushTarget | None = None
+        self.sources = (self._rings(), self._push(), self._dcgm())
+
+    def _rings(self) -> Source:
         rings = RingSource(
             self.ring_dir,
-            clock=clock,
-            hang_steps=policy.hang_steps,
-            hang_min_seconds=config.hang_seconds,
-            hang_excluded_seconds=policy.hang_excluded_seconds,
-            gone_seconds=policy.gone_counters_seconds,
-            remove_after_seconds=config.remove_after_seconds or None,
-            max_ranks=config.limits.ranks,
+            clock=self._clock,
+            hang_steps=self._policy.hang_steps,
+            hang_min_seconds=self._config.hang_seconds,
+            hang_excluded_seconds=self._policy.hang_excluded_seconds,
+            gone_seconds=self._policy.gone_counters_seconds,
+            remove_after_seconds=self._config.remove_after_seconds or None,
+            max_ranks=self._config.limits.ranks,
         )
-        self.sources = [
-            Source(name="rings", look=lambda _: rings.collect(), polled=True),
-        ]
-        self.push: PushTarget | None = None
-        self.counts: Mapping[str, Callable[[], SourceCounts]] = {"rings": lambda: _ring_counts(rings)}
+        return Source(name="rings", look=lambda _: rings.collect(), polled=True, counts=lambda: _ring_counts(rings))
+
+    def _push(self) -> Source:
+        if self._config.push.tokens_file is None:
+            return Source(name="push", look=_absent)
+        store = PushStore(
+            self._clock,
+            hang_steps=self._policy.hang_steps,
+            hang_min_seconds=self._config.hang_seconds,
+            hang_excluded_seconds=self._policy.hang_excluded_seconds,
+            gone_seconds=self._policy.gone_counters_seconds,
+            max_ranks=self._config.limits.ranks,
+        )
+        self.push = PushTarget(
+            TokenFile(self._config.push.tokens_file),
+            lambda body, namespace: store.accept(body, allowed_namespace=namespace),
+        )
+        return Source(name="push", look=lambda _: store.collect(), counts=lambda: _push_counts(store))
+
+    def _dcgm(self) -> Source:
+        settings = self._config.dcgm
+        for name in ("password_file", "ca_file", "client_certificate_file", "client_key_file"):
+            _require_readable(f"dcgm.{name}", getattr(settings, name))
+        if settings.url == "none":
+            return Source(name="dcgm", look=_absent)
+        dcgm = DcgmSource(
+            [self.dcgm_url],
+            clock=self._clock,
+            access=Access(
+                username=settings.username,
+                password_file=settings.password_file,
+                ca_file=settings.ca_file,
+                client_certificate=settings.client_certificate_file,
+                client_key=settings.client_key_file,
+                verify=settings.verify,
+            ),
+            required=settings.url != "auto",
+            stale_after_seconds=settings.stale_after_seconds,
+        )
+
+        def look(request: Request) -> Reading[GpuFacts]:
+            # A little less than the collection has: then the source itself can say what it was waiting for.
+            timeout = min(settings.timeout_seconds, 0.95 * request.timeout_seconds)
+            return dcgm.collect(timeout, stepping=request.stepping)
+
+        return Source(name="dcgm", look=look if settings.url != "auto" else MissedOnceSeen(look))
+
+
+class MissedOnceSeen:
+    """A page that nobody asked for may be absent; but once it was there, its absence is a failure."""
+
+    def __init__(self, look: Callable[[Request], Reading[GpuFacts]]) -> None:
+        self._look = look
+        self._seen = False
+
+    def __call__(self, request: Request) -> Reading[GpuFacts]:
+        """Look, and judge the absence."""
+        reading = self._look(request)
+        self._seen |= reading.state in (SourceState.OK, SourceState.STALE)
+        if reading.state is SourceState.ABSENT and self._seen:
+            raise SourceFailedError("refused", "nobody listens there any more; dcgm-exporter did before")
+        return reading
 
 
 def default_ring_dir() -> Path:
     """Where the hook writes if nobody tells it: the shared directory if there is one, else this user's own."""
     return SHARED_DIRECTORY if SHARED_DIRECTORY.is_dir() else Path(f"/dev/shm/straggler-{os.geteuid()}")  # noqa: S108 - as the hook has it
+
+
+def _require_readable(key: str, path: Path | None) -> None:
+    """Say at the start what would otherwise fail with each look."""
+    if path is None:
+        return
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise ConfigError(key, f"cannot read {path}: {error.strerror}") from error
+
+
+def _absent(_: Request) -> Reading[RankFacts]:
+    raise SourceAbsentError("switched off")
 
 
 def _ring_counts(rings: RingSource) -> SourceCounts:
@@ -59,3 +145,8 @@ def _ring_counts(rings: RingSource) -> SourceCounts:
         rings_removed=counters.removed,
         ranks_refused=counters.refused_now,
     )
+
+
+def _push_counts(store: PushStore) -> SourceCounts:
+    counters = store.counters
+    return SourceCounts(records_read=counters.records_read, records_missed=counters.records_missed)

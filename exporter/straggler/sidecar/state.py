@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -17,23 +17,12 @@ from straggler.model.gpu import GpuFacts
 from straggler.model.rank import RankFacts, RankKey, RankState
 from straggler.model.reading import Problem, Reading, SourceState
 from straggler.sidecar.merge import merge_gpus, merge_ranks, most_alive
-from straggler.sidecar.scrape import Outcome
+from straggler.sidecar.scrape import Outcome, Source, SourceCounts
 from straggler.sidecar.trouble import TroubleLog
 
 _log = logging.getLogger(__name__)
 
 Fact = TypeVar("Fact")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceCounts:
-    """What a source counts by itself since its start; ``None`` where it does not."""
-
-    records_read: int | None = None
-    records_missed: int | None = None
-    rings_removed: int | None = None
-    ranks_refused: Mapping[str, int] | None = None
-    """At present, by reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +51,7 @@ class NodeState:
 
     Args:
         clock: both clocks.
-        counts: for sources that count by themselves, by name.
+        sources: those that will be asked.
         node_proven: whether the GPU page is known to be of this node.
         gpu_sharing: whether several ranks may be on one GPU.
         max_ranks: more are left out and counted.
@@ -73,14 +62,14 @@ class NodeState:
         self,
         clock: Clock,
         *,
-        counts: Mapping[str, Callable[[], SourceCounts]],
+        sources: Iterable[Source],
         node_proven: bool,
         gpu_sharing: bool,
         max_ranks: int,
         hang_after_seconds: float,
     ) -> None:
         self._clock = clock
-        self._counts = counts
+        self._counts = {source.name: source.counts for source in sources}
         self._node_proven = node_proven
         self._gpu_sharing = gpu_sharing
         self._max_ranks = max_ranks
@@ -95,17 +84,16 @@ class NodeState:
     def apply(self, outcomes: Mapping[str, Outcome]) -> None:
         """Take in what sources said: each outcome once, so that its problems are counted once."""
         for name, outcome in outcomes.items():
-            before = self._outcomes.get(name)
-            self._log_change(name, before.reading if before else None, outcome.reading)
+            said = self._log_change(name, outcome.reading)
             self._outcomes[name] = outcome
             if outcome.reading.state in (SourceState.OK, SourceState.STALE):
                 self._facts_at[name] = outcome.ended
             self.count(name, outcome.reading.problems)
-            refused_now = self._counts[name]().ranks_refused if name in self._counts else None
             self._trouble.update(
                 name,
                 (*outcome.reading.problems, *outcome.reading.blind),
-                still=refused_now or {},
+                still=self._counts[name]().ranks_refused,
+                said=said,
                 now=self._clock.monotonic(),
             )
 
@@ -150,15 +138,12 @@ class NodeState:
             refused = dict(self._refused)
         ranks_refused = Counter[str]()
         for each in counts.values():
-            ranks_refused.update(each.ranks_refused or {})
+            ranks_refused.update(each.ranks_refused)
         if too_many:
             ranks_refused["too_many_ranks"] += too_many
         removed = [each.rings_removed for each in counts.values() if each.rings_removed is not None]
         return ExporterStatus(
-            sources=tuple(
-                self._source_status(name, outcome, counts.get(name, SourceCounts()))
-                for name, outcome in self._outcomes.items()
-            ),
+            sources=tuple(self._source_status(name, outcome, counts[name]) for name, outcome in self._outcomes.items()),
             refused=refused,
             ranks_refused=ranks_refused,
             scrape_seconds=scrape_seconds,
@@ -181,13 +166,21 @@ class NodeState:
             records_missed=counts.records_missed,
         )
 
-    def _log_change(self, name: str, before: Reading[Any] | None, now: Reading[Any]) -> None:
-        old = before.state if before else None
-        if old is now.state:
-            return
-        level = logging.WARNING if now.state in (SourceState.FAILED, SourceState.STALE) else logging.INFO
+    def _log_change(self, name: str, now: Reading[Any]) -> bool:
+        """Say that a source has become another, and why; tell whether the reasons have been said."""
+        before = self._outcomes.get(name)
+        if before is not None and before.reading.state is now.state:
+            return False
+        is_bad = now.state in (SourceState.FAILED, SourceState.STALE)
         why = "; ".join(f"{problem.reason}: {problem.detail}" for problem in (*now.problems, *now.blind)[:3])
-        _log.log(level, "source %s is %s%s", name, now.state.value, f": {why}" if why else "")
+        _log.log(
+            logging.WARNING if is_bad else logging.INFO,
+            "source %s is %s%s",
+            name,
+            now.state.value,
+            f": {why}" if is_bad and why else "",
+        )
+        return is_bad
 
 
 def _facts(reading: Reading[Any], kind: type[Fact]) -> tuple[Fact, ...]:

@@ -22,13 +22,16 @@ class TroubleLog:
     def __init__(self) -> None:
         self._last_seen: dict[tuple[str, str], float] = {}
 
-    def update(self, source: str, problems: Iterable[Problem], *, still: Container[str] = (), now: float) -> None:
+    def update(
+        self, source: str, problems: Iterable[Problem], *, still: Container[str] = (), said: bool = False, now: float
+    ) -> None:
         """Take note of one look at a source.
 
         Args:
             source: whose problems these are.
             problems: what this look had.
             still: reasons that go on, though this look did not repeat them.
+            said: whether these problems stand in the log already.
             now: monotonic seconds.
         """
         for problem in problems:
@@ -36,7 +39,8 @@ class TroubleLog:
             if key not in self._last_seen:
                 if len(self._last_seen) >= MAX_OPEN:
                     continue
-                _log.warning("%s: %s: %s", source, problem.reason, problem.detail or "no details")
+                if not said:
+                    _log.warning("%s: %s: %s", source, problem.reason, problem.detail or "no details")
             self._last_seen[key] = now
         for key, seen in list(self._last_seen.items()):
             if key[0] != source:
