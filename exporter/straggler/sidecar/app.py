@@ -7,6 +7,7 @@ import logging
 import signal
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from types import FrameType
 
@@ -46,6 +47,7 @@ class Sidecar:
 
     def __init__(self, config: Config, *, policy: Policy = DEFAULT, observers: Sequence[Observer] = ()) -> None:
         clock = SystemClock()
+        policy = adjust(policy, config)
         self._config = config
         self._observed = bool(observers)
         self._node = Node(config, policy, clock)
@@ -130,6 +132,7 @@ def serve(config: Config, *, policy: Policy = DEFAULT) -> int:
     Raises:
         ConfigError: as ``Sidecar``.
     """
+    policy = adjust(policy, config)
     alerting = make_alerting(config, policy)
     sidecar = Sidecar(config, policy=policy, observers=[alerting.observe] if alerting else [])
     ended = threading.Event()
@@ -149,6 +152,11 @@ def serve(config: Config, *, policy: Policy = DEFAULT) -> int:
         alerting.stop()
     _log.info("ended")
     return 0
+
+
+def adjust(policy: Policy, config: Config) -> Policy:
+    """The policy as the settings want it."""
+    return replace(policy, hang_min_seconds=config.hang_seconds)
 
 
 def make_alerting(config: Config, policy: Policy) -> Alerting | None:

@@ -47,7 +47,7 @@ class Node:
             self.ring_dir,
             clock=self._clock,
             hang_steps=self._policy.hang_steps,
-            hang_min_seconds=self._config.hang_seconds,
+            hang_min_seconds=self._policy.hang_min_seconds,
             hang_excluded_seconds=self._policy.hang_excluded_seconds,
             gone_seconds=self._policy.gone_counters_seconds,
             remove_after_seconds=self._config.remove_after_seconds or None,
@@ -61,7 +61,7 @@ class Node:
         store = PushStore(
             self._clock,
             hang_steps=self._policy.hang_steps,
-            hang_min_seconds=self._config.hang_seconds,
+            hang_min_seconds=self._policy.hang_min_seconds,
             hang_excluded_seconds=self._policy.hang_excluded_seconds,
             gone_seconds=self._policy.gone_counters_seconds,
             max_ranks=self._config.limits.ranks,
