@@ -86,7 +86,7 @@ def bad_worker(seed: int = 0) -> list[RecordedStep]:
 
 
 def uneven_sequences(seed: int = 0) -> list[RecordedStep]:
-    """Uneven sequences: 64 ranks in 2 stages, the second heavier, 43 steps; in each, other ranks are up to 34 % slow."""
+    """Uneven sequences: 64 ranks in 2 stages, the second heavier, 43 steps; in each, others are up to 34 % slow."""
 
     def own(_step: int, rank: int, rng: random.Random) -> float:
         longer = rng.uniform(0.1, 0.34) if rng.random() < 0.15 else rng.uniform(0.0, 0.03)

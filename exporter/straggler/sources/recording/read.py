@@ -71,6 +71,13 @@ def _read_stream(stream: IO[bytes], mapping: Mapping[str, str], unit: str) -> Re
 
 def _read_csv(stream: IO[bytes], mapping: Mapping[str, str], unit: str) -> Reading[RecordedStep]:
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    try:
+        return _read_text(text, mapping, unit)
+    finally:
+        text.detach()  # the stream is its opener's to close
+
+
+def _read_text(text: IO[str], mapping: Mapping[str, str], unit: str) -> Reading[RecordedStep]:
     first = ""
     skipped = 0
     for line in text:

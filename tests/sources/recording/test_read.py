@@ -1,0 +1,123 @@
+"""Files as they come: packed, with other delimiters, marks and endings, or broken."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import io
+from pathlib import Path
+
+import pytest
+
+from straggler.errors import ConfigError, ParseError, SourceAbsentError, SourceFailedError
+from straggler.sources.recording.read import read_recording
+
+PLAIN = "step,rank,wall,own\n1,0,2.0,1.5\n1,1,2.0,1.0\n"
+
+
+def own_times(content: bytes, tmp_path: Path, name: str = "f.csv") -> list[int | None]:
+    """Own times of all rows of a file with this content."""
+    path = tmp_path / name
+    path.write_bytes(content)
+    reading = read_recording(path)
+    assert reading.problems == ()
+    return [step.own_ns for step in reading.facts]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        PLAIN.encode(),
+        b"\xef\xbb\xbf" + PLAIN.encode(),
+        PLAIN.replace("\n", "\r\n").encode(),
+        PLAIN.replace(",", ";").encode(),
+        PLAIN.replace(",", "\t").encode(),
+        PLAIN.replace(",", "|").encode(),
+        PLAIN.replace("2.0", '"2.0"').encode(),
+        ("\n\n" + PLAIN + "\n\n").encode(),
+        PLAIN.strip().encode(),
+        gzip.compress(PLAIN.encode()),
+    ],
+    ids=["plain", "bom", "crlf", "semicolon", "tab", "pipe", "quoted", "blank lines", "no last newline", "gzip"],
+)
+def test_same_table_in_many_clothes(content: bytes, tmp_path: Path) -> None:
+    """Mark, line ends, delimiter, quotes, blank lines and packing make no difference; nor does the file's name."""
+    assert own_times(content, tmp_path, "f.dat") == [1_500_000_000, 1_000_000_000]
+
+
+def test_stream() -> None:
+    """A stream is read as a file is, packed or not."""
+    for content in (PLAIN.encode(), gzip.compress(PLAIN.encode())):
+        assert len(read_recording(io.BufferedReader(io.BytesIO(content))).facts) == 2
+
+
+def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
+    """The line in a refusal is the one that an editor shows, blank lines and a quoted line break counted."""
+    path = tmp_path / "f.csv"
+    path.write_text('\n\nstep,rank,wall,own,note\n1,0,1,1,"two\nlines"\n\n1,1,x,1,\n')
+
+    assert read_recording(path).problems[0].detail == "line 7: wall is 'x'"
+
+
+def test_header_only(tmp_path: Path) -> None:
+    """Column names without rows are an empty reading and no error."""
+    assert own_times(b"step,rank,wall,own\n", tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "said"),
+    [
+        (b"", ParseError, "empty file"),
+        (b"\n \n", ParseError, "empty file"),
+        ("step,rank\n".encode("utf-16"), ParseError, "UTF-8"),
+        (b"step,rank,wall,own\n1,0,1,\xff\xfe\n", ParseError, "UTF-8"),
+        (b"\x1f\x8b\x08\x00broken", SourceFailedError, "damaged"),
+        (gzip.compress(PLAIN.encode())[:-9], SourceFailedError, "damaged"),
+        (b"step,rank,wall,own\n1,0,1,1\0\n", ParseError, "recording|NUL"),
+        (b'step,rank,wall,own\n"' + b"x" * 200_000, ParseError, "CSV"),
+        (b"nothing like a table\n", ConfigError, "no column step"),
+    ],
+)
+def test_broken_files(content: bytes, error: type[Exception], said: str, tmp_path: Path) -> None:
+    """A file that is no table of numbers is an error that says why."""
+    path = tmp_path / "f.csv"
+    path.write_bytes(content)
+    if content.endswith(b"\0\n"):
+        assert [problem.reason for problem in read_recording(path).problems] == ["not_a_number"]
+        return
+
+    with pytest.raises(error, match=said):
+        read_recording(path)
+
+
+def test_absent_and_unreadable(tmp_path: Path) -> None:
+    """No file and a directory are told apart."""
+    with pytest.raises(SourceAbsentError, match="there is no file"):
+        read_recording(tmp_path / "none.csv")
+    with pytest.raises(SourceFailedError, match="cannot read"):
+        read_recording(tmp_path)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyarrow") is not None, reason="pyarrow is installed")
+def test_parquet_without_pyarrow(tmp_path: Path) -> None:
+    """Parquet without its package is a setting that cannot be used here, with the way out."""
+    path = tmp_path / "f.parquet"
+    path.write_bytes(b"PAR1....PAR1")
+
+    with pytest.raises(ConfigError, match="needs the package pyarrow"):
+        read_recording(path)
+
+
+def test_parquet(tmp_path: Path) -> None:
+    """A Parquet table gives the same steps as the CSV; a damaged one is an error."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "f.parquet"
+    columns = {"step": [1, 1], "rank": [0, 1], "wall": [2.0, 2.0], "own": [1.5, None], "stage": [0, 0]}
+    parquet.write_table(arrow.table(columns), path)
+    reading = read_recording(path, {"peer_group": "stage"})
+
+    assert [step.own_ns for step in reading.facts] == [1_500_000_000, None]
+    path.write_bytes(path.read_bytes()[:60])
+    with pytest.raises(SourceFailedError, match="cannot be read"):
+        read_recording(path)
