@@ -55,7 +55,7 @@ class Screen:
         return f"rank {scenario.fault.rank} becomes {scenario.fault.factor:g} times as slow after {begins:.0f} s"
 
     def end(self) -> None:
-        """Take the table away; what was printed stays."""
+        """Let go of the terminal; the last table stays on it."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -69,7 +69,7 @@ class Screen:
         if self._console.is_terminal:
             table = Group(ranks_table(ranks), Text(f"{seconds:.0f} s", style="dim"))
             if self._live is None:
-                self._live = Live(table, console=self._console, auto_refresh=False, transient=True)
+                self._live = Live(table, console=self._console, auto_refresh=False)
                 self._live.start()
             self._live.update(table, refresh=True)
         elif seconds >= self._next_line:

@@ -119,7 +119,7 @@ class Demonstration:
 
     def _set_up(self, stack: ExitStack, webhook: Webhook) -> Rehearsal:
         rules = self._plan.rules
-        flags = ()
+        flags = () if rules else _judge_yourself(webhook.url, self._plan)
         rehearsal = Rehearsal(self._scenario, self._directory, sidecar_flags=flags)
         stack.callback(rehearsal.close)
         servers = self._start_servers(rehearsal, webhook, rules) if rules else {}
@@ -200,3 +200,13 @@ class Demonstration:
             self._next_look = elapsed + _TABLE_SECONDS
             with contextlib.suppress(OSError):  # it is looked at again in a second; that it ended is noticed elsewhere
                 self._audience.look(elapsed, rehearsal.rank_table())
+
+
+def _judge_yourself(webhook_url: str, plan: Plan) -> tuple[str, ...]:
+    """Flags of the sidecar for its embedded policy."""
+    return (
+        *("--alerts-webhook-url", webhook_url),
+        *("--alerts-patience", str(1 / plan.hurry)),
+        *("--poll-seconds", str(plan.scrape_seconds)),
+        *("--alerts-runbook-url", "docs/runbooks"),
+    )

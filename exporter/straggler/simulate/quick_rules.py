@@ -1,16 +1,16 @@
 """The shipped rules, made impatient: a demonstration cannot wait a minute for ``for``.
 
-Expressions, thresholds, labels and texts stay as they are. What changes: each ``for`` and ``keep_firing_for`` is
-divided, those of chosen alerts are taken out, and groups are evaluated at Prometheus' own interval.
+Thresholds, labels and texts stay as they are. What changes: each ``for`` and ``keep_firing_for`` is divided, those of
+chosen alerts are taken out, groups are evaluated at Prometheus' own interval and, if wanted, the windows that
+expressions look back over are divided too.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -22,6 +22,8 @@ _INSTALLED = Path(sys.prefix) / "share" / "straggler-exporter" / "rules"
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_000}
 # Prometheus 2.42, promql duration: 1h30m, 90s, 0
 _DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+|0")
+# changes(run:training_step:max[2m]); no rule has a subquery ([1h:1m])
+_WINDOW = re.compile(r"\[([0-9a-z]+)\]")
 _PART = re.compile(r"(\d+)(ms|[smhdwy])")
 
 
@@ -43,7 +45,9 @@ def rule_files(rules: Path) -> list[Path]:
     return [*sorted(rules.glob("recording/*.yaml")), *sorted(rules.glob("alerts/*.yaml"))]
 
 
-def write_quick_rules(rules: Path, target: Path, *, divide_by: float, at_once: Collection[str] = ()) -> list[Path]:
+def write_quick_rules(
+    rules: Path, target: Path, *, divide_by: float, at_once: Collection[str] = (), windows: bool = False
+) -> list[Path]:
     """Write the impatient copy.
 
     Args:
@@ -51,6 +55,7 @@ def write_quick_rules(rules: Path, target: Path, *, divide_by: float, at_once: C
         target: an existing directory for the copy; files get flat names.
         divide_by: what each ``for`` and ``keep_firing_for`` is divided by.
         at_once: alerts that lose them altogether.
+        windows: divide the windows of expressions too, e.g. ``[2m]``.
 
     Returns:
         The files written.
@@ -63,20 +68,22 @@ def write_quick_rules(rules: Path, target: Path, *, divide_by: float, at_once: C
         content = yaml.safe_load(source.read_text(encoding="utf-8"))
         for group in content["groups"]:
             group.pop("interval", None)
-            for rule in _alerts(group):
+            for rule in group["rules"]:
+                if windows:
+                    rule["expr"] = _WINDOW.sub(lambda found: f"[{_divided(found[1], divide_by)}]", rule["expr"])
                 for key in ("for", "keep_firing_for"):
-                    if key in rule and rule["alert"] in at_once:
+                    if key in rule and rule.get("alert") in at_once:
                         del rule[key]
                     elif key in rule:
-                        rule[key] = f"{round(duration_seconds(str(rule[key])) * 1000 / divide_by)}ms"
+                        rule[key] = _divided(str(rule[key]), divide_by)
         copy = target / f"{source.parent.name}-{source.name}"
         copy.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
         written.append(copy)
     return written
 
 
-def _alerts(group: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    return (rule for rule in group["rules"] if "alert" in rule)
+def _divided(duration: str, divide_by: float) -> str:
+    return f"{round(duration_seconds(duration) * 1000 / divide_by)}ms"
 
 
 def duration_seconds(text: str) -> float:
