@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,11 +125,14 @@ class RingFile:
 
 
 class Trainer:
-    """A real process with a ring of its own and the lock on it. Commands return when they are done there."""
+    """A real process that does what it is told, one command a line. Commands return when they are done there."""
 
-    def __init__(self, path: Path, **arguments: Any) -> None:
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(path), json.dumps(arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=None if environment is None else {**os.environ, **environment},
         )
         self._read_answer()
 
@@ -139,7 +142,7 @@ class Trainer:
         return self._process.pid
 
     def do(self, command: str, argument: int = 0) -> str:
-        """Have it do something: a name of ``_COMMANDS``."""
+        """Have it do something: one of the names that its program knows."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{command} {argument}\n".encode())
         self._process.stdin.flush()
@@ -170,13 +173,18 @@ class Trainer:
 
 
 @contextlib.contextmanager
-def trainer(path: Path, **arguments: Any) -> Iterator[Trainer]:
-    """A trainer process that is gone afterwards."""
-    process = Trainer(path, **arguments)
+def started(argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[Trainer]:
+    """A process that is gone afterwards."""
+    process = Trainer(argv, environment)
     try:
         yield process
     finally:
         process.close()
+
+
+def trainer(path: Path, **arguments: Any) -> contextlib.AbstractContextManager[Trainer]:
+    """A process with a ring of its own and the lock on it; the arguments are those of ``RingFile``."""
+    return started([sys.executable, __file__, str(path), json.dumps(arguments)])
 
 
 def _fork_worker() -> int:

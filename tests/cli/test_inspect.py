@@ -159,7 +159,7 @@ def test_living_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_partly_spoilt_copy_gives_what_is_good(
     ring: RingFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With identity, live block and two records spoilt and the end cut off, the rest is shown and the losses counted."""
+    """Identity, live block and two records are spoilt, the end is cut off: the rest is shown, the losses counted."""
     data = bytearray(ring.path.read_bytes())
     data[layout.LIVE_OFFSET + 3] ^= 1
     data[layout.IDENTITY_OFFSET + 9] ^= 1

@@ -157,8 +157,7 @@ def render(file: Mapping[str, Any]) -> str:
     """
     lines = [file["file"], f"  state     {file['state'].replace('_', ' ')}: {_STATES[file['state']]}"]
     if file["identity"] is not None:
-        known = {key: value for key, value in file["identity"].items() if value not in (None, "")}
-        lines.append("  rank      " + "  ".join(f"{key} {value}" for key, value in known.items()))
+        lines.append("  rank      " + _identity(file["identity"]))
     lines.append(f"  process   pid {file['pid']}, began {_time(file['created_timestamp_seconds'])}")
     if file["last_sign_timestamp_seconds"] is not None:
         where = f", in {file['excluded_phase']}" if file["excluded_phase"] else ""
@@ -172,6 +171,12 @@ def render(file: Mapping[str, Any]) -> str:
     if not file["steps"]:
         return "\n".join([*lines, "  no steps"])
     return "\n".join([*lines, "", *_table(file["steps"])])
+
+
+def _identity(identity: Mapping[str, Any]) -> str:
+    """What is known; not why own time is absent, which each step says for itself."""
+    known = ((key, value) for key, value in identity.items() if value not in (None, "") and key != "own_reason")
+    return "  ".join(f"{key} {value}" for key, value in known)
 
 
 def _recent(recent: Mapping[str, Any]) -> str:

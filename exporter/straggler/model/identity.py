@@ -28,8 +28,9 @@ def clean_text(text: str, limit: int | None = MAX_LABEL_CHARACTERS) -> str:
     terminal. A value over ``limit`` characters is cut and ends in ``~`` and a checksum of the whole, so that two long
     names with the same start stay two.
     """
-    clean = text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    clean = clean.strip()
+    clean = text.strip()
+    if not clean.isprintable():
+        clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in clean)
     if limit is None or len(clean) <= limit:
         return clean
     return f"{clean[: limit - _DIGEST_CHARACTERS]}~{crc32(text.encode('utf-8', 'replace')):08x}"

@@ -69,7 +69,7 @@ class RankFacts:
     source: str = "rings"
     """``rings`` or ``push``."""
     since_progress_seconds: float = 0.0
-    """How long the sidecar has seen no new step."""
+    """How long the sidecar has seen nothing move: no step, no arrival, no entering or leaving ``excluded_phase``."""
 
     @property
     def key(self) -> RankKey:

@@ -23,16 +23,22 @@ def states(source: RingSource) -> list[str]:
     return [facts.state.value for facts in source.collect().facts]
 
 
+def leave(process: Trainer) -> None:
+    """End without another word."""
+    process.do("exit", 3)
+    process.wait()
+
+
 def exception(process: Trainer) -> None:
     """What the hook does when the interpreter ends because of an exception."""
     process.do("goodbye", layout.STATUS_EXCEPTION)
-    process.do("exit", 1)
+    leave(process)
 
 
 def finish(process: Trainer) -> None:
     """What the hook does at a normal end."""
     process.do("goodbye", layout.STATUS_FINISHED)
-    process.do("exit")
+    leave(process)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,7 @@ def finish(process: Trainer) -> None:
     [
         (lambda process: process.kill(signal.SIGKILL), "crashed"),
         (lambda process: process.kill(signal.SIGTERM), "crashed"),
-        (lambda process: process.do("exit", 3), "crashed"),
+        (leave, "crashed"),
         (lambda process: process.do("exec"), "crashed"),
         (exception, "crashed"),
         (finish, "finished"),
@@ -54,8 +60,6 @@ def test_end(root: Path, clock: FakeClock, source: RingSource, end: End, state: 
         assert states(source) == ["running"]
         process.do("step", 10)
         end(process)
-        if state == "finished":
-            process.wait()
         source.collect()
         clock.advance(5)
 
@@ -128,6 +132,5 @@ def test_goodbye_between_the_looks_is_no_crash(root: Path, source: RingSource) -
         process.do("step", 40)
         source.collect()
         finish(process)
-        process.wait()
 
         assert states(source) == ["finished"]

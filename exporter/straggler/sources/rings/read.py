@@ -23,6 +23,8 @@ SOURCE = "rings"
 
 _NOT_READY_SECONDS = 10.0
 _OPENS_PER_LOOK = 1000
+_MAY_PASS = frozenset({"unreadable", "too_many_ranks"})
+"""Refusals that may end though the file does not change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +165,8 @@ class RingSource:
             if status is None or key in self._followed:
                 continue
             parked = self._parked.get(key)
-            if parked is not None and parked.signature == signature_of(status):
+            unchanged = parked is not None and parked.signature == signature_of(status)
+            if parked is not None and unchanged and parked.reason not in _MAY_PASS:
                 self._remove_if_old(key, parked, status, now)
             else:
                 candidates.append((status.st_mtime_ns, key, status))
