@@ -113,5 +113,5 @@ def _slow_transport(run: str, now: Level, severity: str, lost: float, more: str)
         lost_share=lost,
         evidence=f"even the rank that waits least waits {wording.seconds(now.least_wait)} in each step of "
         f"{wording.seconds(now.step)}{more}",
-        impact=f"{wording.percent(lost)} of each step is lost to the network",
+        impact=f"{wording.percent(lost)} of each step is lost to the network, or to a rank that is not seen",
     )

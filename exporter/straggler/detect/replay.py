@@ -3,8 +3,8 @@
 Same windows, same verdicts, same patience as live. On top of that, hindsight: onset and end from single steps
 (``onset``), the slowdown over the whole slow time, and the cost step by step.
 
-A recording shorter than the policy's patience could never confirm anything. There, what held without a break until the
-end counts, marked as not confirmed; in a longer one it is listed as pending.
+A recording shorter than a verdict's patience could never confirm it. There, what held without a break over the last
+half of what could be judged counts, marked as not confirmed; else what holds at the end is listed as pending.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from statistics import fmean
 from straggler.detect.cost import lost_gpu_seconds, lost_share
 from straggler.detect.history import History
 from straggler.detect.onset import first_slow, last_slow
-from straggler.detect.persistence import Persistence, Stage, Standing
+from straggler.detect.persistence import Persistence, Stage, Standing, patience
 from straggler.detect.policy import Policy
 from straggler.detect.recorded import Playback, Timeline, timeline
 from straggler.detect.slowdown import MEDIAN, max_minus_median, quantile, reference
@@ -131,14 +131,14 @@ def _findings(line: Timeline, policy: Policy, run: str) -> tuple[list[Finding], 
         samples = history.observe(now, playback.views())
         standings = persistence.update(judge(samples, policy, history.past(now, samples)))
         over += _follow(running, standings, index)
-    # What a whole recording is too short to confirm, its end has to.
     span = (last_evaluated or 0.0) - (first_evaluated or 0.0)
-    short = span < policy.warning_for_seconds
     findings = [_finding(episode, line, policy, still=False) for episode in over]
     pending: list[Finding] = []
     for episode in running.values():
         finding = _finding(episode, line, policy, still=episode.last == final)
-        if episode.fired or (short and episode.last == final):
+        held = line.ends[episode.last] - line.ends[episode.first]
+        short = span < patience(episode.standing.verdict, policy).hold
+        if episode.fired or (episode.last == final and short and held >= span / 2):
             findings.append(finding)
         elif episode.last == final:
             pending.append(finding)
