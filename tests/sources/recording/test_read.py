@@ -75,6 +75,7 @@ def test_header_only(tmp_path: Path) -> None:
         (gzip.compress(PLAIN.encode())[:-9], SourceFailedError, "damaged"),
         (b"step,rank,wall,own\n1,0,1,1\0\n", ParseError, "recording|NUL"),
         (b'step,rank,wall,own\n"' + b"x" * 200_000, ParseError, "CSV"),
+        (b'{"traceEvents": [' + b"1" * 200_000, ParseError, "CSV"),
         (b"nothing like a table\n", ConfigError, "no column step"),
     ],
 )

@@ -87,8 +87,8 @@ def _read_text(text: IO[str], mapping: Mapping[str, str], unit: str) -> Reading[
         skipped += 1
     if not first:
         raise ParseError("recording", "an empty file")
-    delimiter = _delimiter(first)
     try:
+        delimiter = _delimiter(first)
         header = next(csv.reader([first], delimiter=delimiter))
         return parse_table(header, _csv_rows(text, delimiter, skipped + 1), mapping, unit)
     except csv.Error as error:
