@@ -103,7 +103,7 @@ class _Walk:
             for entry in entries:
                 if entry.name.endswith(SUFFIX):
                     if not self._files_left:
-                        self._problem("too_many_files", f"{prefix}: the rest is not looked at")
+                        self._problem("too_many_files", f"{prefix!r}: the rest is not looked at")
                         return
                     self._files_left -= 1
                     self._add(entry, prefix)
@@ -111,7 +111,7 @@ class _Walk:
                     children.append(entry.name)
         for name in children:
             if not self._directories_left:
-                self._problem("too_many_directories", f"{prefix}: remove those of pods that are long gone")
+                self._problem("too_many_directories", f"{prefix!r}: remove those of pods that are long gone")
                 return
             self._directories_left -= 1
             self._descend(descriptor, name, f"{prefix}{name}/", depth + 1)
@@ -122,12 +122,12 @@ class _Walk:
         except FileNotFoundError:
             return
         except OSError as error:
-            self._problem("unreadable", f"{prefix}: {error.strerror}")
+            self._problem("unreadable", f"{prefix!r}: {error.strerror}")
             return
         try:
             self.visit(descriptor, prefix, depth)
         except OSError as error:
-            self._problem("unreadable", f"{prefix}: {error.strerror}")
+            self._problem("unreadable", f"{prefix!r}: {error.strerror}")
         finally:
             os.close(descriptor)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+import sys
 
 _FLOCK = struct.Struct("hhqqi0q")
 """``struct flock`` of 64-bit Linux, native alignment: l_type, l_whence, l_start, l_len, l_pid. 32 bytes."""
@@ -34,6 +35,8 @@ def lock_held(descriptor: int) -> bool | None:
     Source:
         fcntl(2), "Advisory record locking".
     """
+    if sys.platform != "linux":
+        return None  # the struct is another one, and so is the kernel that wrote the ring
     try:
         answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, _QUESTION)
     except OSError:
