@@ -8,6 +8,7 @@ from pathlib import Path
 from fakes import FakeClock
 from ring_files import RingFile, trainer
 from straggler.sources.rings.read import RingSource
+from straggler.wire import layout
 
 NS = 1_000_000_000
 
@@ -22,7 +23,7 @@ def step_all(rings: list[RingFile], clock: FakeClock, source: RingSource) -> Non
     for _ in range(3):
         for ring in rings:
             ring.step()
-        clock.advance(1)
+        clock.advance(0.5)
         source.collect()
 
 
@@ -113,3 +114,17 @@ def test_same_rank_of_two_runs_is_two_ranks(root: Path, source: RingSource) -> N
     RingFile(root / "b.ring", run="b").step(2)
 
     assert steps_of(source) == [1, 2]
+
+
+def test_crash_loop_keeps_no_file_open(root: Path, clock: FakeClock, source: RingSource) -> None:
+    """Of a hundred attempts in a row only the last is open; the rank is there, once."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for attempt in range(1, 101):
+        ring = RingFile(root / f"{attempt}.ring", created=attempt * NS)
+        ring.step(attempt)
+        ring.goodbye(layout.STATUS_EXCEPTION)
+        ring.close()
+        clock.advance(1)
+        assert steps_of(source) == [attempt]
+
+    assert len(list(Path("/proc/self/fd").iterdir())) == before + 1

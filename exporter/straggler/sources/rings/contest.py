@@ -21,6 +21,8 @@ class Settled(NamedTuple):
     """One for each rank, ordered by run and rank."""
     duplicates: list[list[Ring]]
     """For each rank that is refused, the rings that contend for it."""
+    superseded: list[Ring]
+    """Rings of attempts that are over and have a successor: nobody will ask for them again."""
 
 
 def settle(rings: Iterable[Ring]) -> Settled:
@@ -34,6 +36,7 @@ def settle(rings: Iterable[Ring]) -> Settled:
         by_rank[ring.key].append(ring)
     published = []
     duplicates = []
+    superseded = []
     for _, group in sorted(by_rank.items()):
         living = [ring for ring in group if ring.alive]
         newest = max(living or group, key=_age)
@@ -42,7 +45,8 @@ def settle(rings: Iterable[Ring]) -> Settled:
             duplicates.append([*rivals, newest])
         else:
             published.append(newest)
-    return Settled(published, duplicates)
+        superseded += [ring for ring in group if ring is not newest and not ring.alive]
+    return Settled(published, duplicates, superseded)
 
 
 def _age(ring: Ring) -> tuple[int, int, float]:

@@ -14,17 +14,14 @@ from straggler.model.progress import HangLimits
 from straggler.model.rank import RankFacts
 from straggler.model.reading import Problem, Reading, SourceState
 from straggler.sources.rings.contest import settle
-from straggler.sources.rings.discover import RingKey, Scan, open_ring, remove_ring, scan
-from straggler.sources.rings.lock import lock_held
-from straggler.sources.rings.parked import Parked, ParkingLot, signature_of
+from straggler.sources.rings.discover import RingKey, Scan, open_ring, scan
+from straggler.sources.rings.parked import ParkingLot, Refusal
 from straggler.sources.rings.ring import NotReadyError, Ring
 
 SOURCE = "rings"
 
 _NOT_READY_SECONDS = 10.0
 _OPENS_PER_LOOK = 1000
-_MAY_PASS = frozenset({"unreadable", "too_many_ranks"})
-"""Refusals that may end though the file does not change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +73,13 @@ class RingSource:
             steps=hang_steps, min_seconds=hang_min_seconds, excluded_seconds=hang_excluded_seconds
         )
         self._gone_seconds = gone_seconds
-        self._remove_after_seconds = remove_after_seconds
         self._max_ranks = max_ranks
         self._followed: dict[RingKey, Ring] = {}
         self._pending: dict[RingKey, float] = {}
-        self._parked = ParkingLot()
+        self._parked = ParkingLot(root, clock, keep_seconds=gone_seconds, remove_after_seconds=remove_after_seconds)
         self._standing: dict[tuple[object, str], Problem] = {}
         self._refused: Counter[str] = Counter()
-        self._read = self._missed = self._torn = self._removed = 0
+        self._read = self._missed = self._torn = 0
 
     @property
     def counters(self) -> RingCounters:
@@ -97,7 +93,7 @@ class RingSource:
             records_torn=self._torn,
             refused=dict(self._refused),
             refused_now=dict(now),
-            removed=self._removed,
+            removed=self._parked.removed,
         )
 
     def collect(self) -> Reading[RankFacts]:
@@ -126,9 +122,10 @@ class RingSource:
             self._admit(found, now)
         torn = self._follow(now)
         settled = settle(self._followed.values())
+        self._close_superseded(settled.superseded)
         for rings in settled.duplicates:
             standing[rings[-1].key, "duplicate_rank"] = _duplicate(rings)
-        standing |= self._parked_problems()
+        standing |= {(key, problem.reason): problem for key, problem in self._parked.problems()}
         problems = [problem for key, problem in standing.items() if key not in self._standing]
         if torn:
             problems.append(Problem(reason="torn", detail="records that were never completed", count=torn))
@@ -150,7 +147,7 @@ class RingSource:
             ring.close()
         self._followed.clear()
         self._pending.clear()
-        self._parked = ParkingLot()
+        self._parked.clear()
         self._standing = {}
 
     def _forget(self, found: Scan) -> None:
@@ -160,16 +157,11 @@ class RingSource:
 
     def _admit(self, found: Scan, now: float) -> None:
         """Open what is new or has changed, the freshest first and a limited number in one look."""
-        candidates = []
-        for key, status in found.statuses.items():
-            if status is None or key in self._followed:
-                continue
-            parked = self._parked.get(key)
-            unchanged = parked is not None and parked.signature == signature_of(status)
-            if parked is not None and unchanged and parked.reason not in _MAY_PASS:
-                self._remove_if_old(key, parked, status, now)
-            else:
-                candidates.append((status.st_mtime_ns, key, status))
+        candidates = [
+            (status.st_mtime_ns, key, status)
+            for key, status in found.statuses.items()
+            if status is not None and key not in self._followed and not self._parked.stays(key, status)
+        ]
         candidates.sort(reverse=True)
         for _, key, status in candidates[:_OPENS_PER_LOOK]:
             self._open(key, status, now)
@@ -181,7 +173,7 @@ class RingSource:
         except FileNotFoundError:
             return
         except SourceFailedError as error:
-            self._park(key, status, now, error)
+            self._parked.park(key, status, error)
             return
         try:
             ring = Ring(descriptor, self._limits, now=now, wall=self._clock.time())
@@ -190,11 +182,11 @@ class RingSource:
             os.close(descriptor)
             if isinstance(error, NotReadyError) and now - self._pending.setdefault(key, now) < _NOT_READY_SECONDS:
                 return
-            self._park(key, status, now, error)
+            self._parked.park(key, status, error)
         else:
             if self._is_long_gone(ring):
                 ring.close()
-                self._park(key, status, now, None)
+                self._parked.park(key, status, None)
             else:
                 self._followed[key] = ring
         self._pending.pop(key, None)
@@ -207,27 +199,11 @@ class RingSource:
         """Whether a ring at first sight is of a rank whose counters need not be shown any more."""
         return ring.age_seconds > self._gone_seconds and (ring.said_goodbye or not ring.held)
 
-    def _park(
-        self, key: RingKey, status: os.stat_result, now: float, error: SourceFailedError | WireError | OSError | None
-    ) -> None:
-        if isinstance(error, OSError):
-            error = SourceFailedError("unreadable", str(error.strerror))
-        self._parked.put(
-            key,
-            Parked(
-                signature=signature_of(status),
-                reason=error.reason if error else None,
-                detail=f"{key.path!r}: {error.detail}" if error else "",
-                since=now,
-                removable=error is None or isinstance(error, NotReadyError),
-            ),
-        )
-
     def _follow(self, now: float) -> int:
         """Read all open rings; give the number of torn records."""
         torn = 0
         for key, ring in list(self._followed.items()):
-            error: SourceFailedError | WireError | OSError | None = None
+            error: Refusal | None = None
             try:
                 batch = ring.look(now)
             except (SourceFailedError, WireError, OSError) as caught:
@@ -237,45 +213,21 @@ class RingSource:
                 self._missed += batch.missed
                 torn += batch.torn
             if error is not None or ring.gone_for(now) > self._gone_seconds:
-                self._park(key, ring.status(), now, error)
-                ring.close()
-                del self._followed[key]
+                self._close(key, ring, error)
         self._torn += torn
         return torn
 
-    def _remove_if_old(self, key: RingKey, parked: Parked, status: os.stat_result, now: float) -> None:
-        """Remove the file of a dead rank after its time: by its own age, and by ours of knowing it dead.
+    def _close_superseded(self, rings: list[Ring]) -> None:
+        """A job that restarts every few seconds must not use up the descriptors."""
+        over = set(map(id, rings))
+        for key, ring in list(self._followed.items()):
+            if id(ring) in over:
+                self._close(key, ring, None)
 
-        Both, since a wall clock that is set forward makes every file old.
-        """
-        if self._remove_after_seconds is None or not parked.removable or parked.remove_problem:
-            return
-        if self._clock.time() - status.st_mtime < self._remove_after_seconds or now - parked.since < self._gone_seconds:
-            return
-        try:
-            descriptor = open_ring(self._root, key, status)
-            try:
-                if lock_held(descriptor):
-                    return
-            finally:
-                os.close(descriptor)
-            remove_ring(self._root, key)
-        except FileNotFoundError:
-            return
-        except SourceFailedError as error:
-            parked.remove_problem = f"{key.path!r}: {error.detail}"
-            return
-        self._parked.drop(key)
-        self._removed += 1
-
-    def _parked_problems(self) -> dict[tuple[object, str], Problem]:
-        problems: dict[tuple[object, str], Problem] = {}
-        for key, parked in self._parked.items():
-            if parked.reason is not None:
-                problems[key, parked.reason] = Problem(reason=parked.reason, detail=parked.detail)
-            if parked.remove_problem:
-                problems[key, "remove_failed"] = Problem(reason="remove_failed", detail=parked.remove_problem)
-        return problems
+    def _close(self, key: RingKey, ring: Ring, error: Refusal | None) -> None:
+        self._parked.park(key, ring.status(), error)
+        ring.close()
+        del self._followed[key]
 
 
 def _blind(rings: list[Ring]) -> tuple[Problem, ...]:
