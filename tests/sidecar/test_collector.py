@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from facts import rank_facts
-from sidecar.conftest import MakeBench, ScriptedSource
+from scripted import MakeBench, ScriptedSource
 from straggler.model.reading import Problem
 from straggler.sidecar.state import Snapshot
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.metrics_core import Metric
 
 from facts import gpu_facts, identity, rank_facts
-from sidecar.conftest import Bench, MakeBench, ScriptedSource
+from scripted import Bench, MakeBench, ScriptedSource
 from straggler.model.gpu import GpuKey
 from straggler.model.rank import RankState
 from straggler.model.reading import Problem, SourceState

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from types import FrameType
 
 from straggler import __version__
 from straggler.detect.policy import DEFAULT, Policy
@@ -29,7 +28,10 @@ from straggler.sidecar.web import WebServer
 _log = logging.getLogger(__name__)
 
 _POLL_TIMEOUT_SECONDS = 1.0
-_FIRST_TIMEOUT_SECONDS = 5.0
+_FIRST_TIMEOUT_SECONDS = 1.0
+"""The first scrapes share the first look: a hung source must not keep the others from them."""
+_LOOK_TIMEOUT_SECONDS = 5.0
+_ENDING = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
 class Sidecar:
@@ -118,7 +120,7 @@ class Sidecar:
         shielded("the first look", partial(self._collector.collect, _FIRST_TIMEOUT_SECONDS), None)
         while not self._stopping.wait(self._config.poll_seconds):
             if self._observed:
-                shielded("a look", partial(self._collector.collect, _FIRST_TIMEOUT_SECONDS), None)
+                shielded("a look", partial(self._collector.collect, _LOOK_TIMEOUT_SECONDS), None)
             else:
                 shielded("a look at the rings", partial(self._collector.poll, _POLL_TIMEOUT_SECONDS), None)
 
@@ -135,18 +137,13 @@ def serve(config: Config, *, policy: Policy = DEFAULT) -> int:
     policy = adjust(policy, config)
     alerting = make_alerting(config, policy)
     sidecar = Sidecar(config, policy=policy, observers=[alerting.observe] if alerting else [])
-    ended = threading.Event()
-
-    def end(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's signature
-        ended.set()
-
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, end)
+    # Blocked before any thread starts, and waited for below: a handler that sets an event can deadlock with the wait.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     if alerting:
         alerting.start()
     sidecar.start()
     sidecar.log_facts()
-    ended.wait()
+    signal.sigwait(_ENDING)
     sidecar.stop()
     if alerting:
         alerting.stop()

@@ -1,0 +1,123 @@
+"""The command line: which sub-command, and what becomes of its errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from sidecars import straggler
+from straggler import __version__
+from straggler.cli.main import COMMANDS, main
+
+HEAVY = ("prometheus_client", "pydantic", "requests", "rich", "yaml", "torch")
+
+
+def _loaded(*arguments: str) -> set[str]:
+    """Names of the heavy modules that a command line loads."""
+    code = (
+        "import sys; from straggler.cli.main import main; main(sys.argv[1:]); "
+        f"print('loaded:', *[name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    return set(result.stdout.rpartition("loaded:")[2].split())
+
+
+def test_help_names_all_commands_and_exit_codes() -> None:
+    """``straggler --help`` lists each command with a line, and what the exit codes mean."""
+    result = straggler("--help")
+
+    assert result.returncode == 0
+    for name, command in COMMANDS.items():
+        assert name in result.stdout
+        assert command.help in result.stdout
+    assert "2    wrong use or configuration" in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["inspect", "--help"]])
+def test_nothing_heavy_is_loaded(arguments: list[str]) -> None:
+    """Help, and the commands that read files, answer at once and without the sidecar's packages."""
+    assert _loaded(*arguments) == set()
+
+
+def test_version() -> None:
+    """``--version`` is one line for scripts."""
+    assert straggler("--version").stdout == f"straggler {__version__}\n"
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_each_command_has_help(name: str) -> None:
+    """Every command of the table exists and describes its flags."""
+    assert hasattr(import_module(COMMANDS[name].module), "run")
+    result = straggler(name, "--help")
+
+    assert result.returncode == 0
+    assert f"usage: straggler {name}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "COMMAND"),
+        (["serv"], "no command 'serv'; did you mean serve?"),
+        (["xyzzy"], "no command 'xyzzy'"),
+        (["--bogus"], "usage"),
+        (["serve", "--bogus"], "--bogus"),
+    ],
+)
+def test_wrong_use(arguments: list[str], text: str) -> None:
+    """Wrong use is told on standard error and ends with code 2."""
+    result = straggler(*arguments)
+
+    assert result.returncode == 2
+    assert text in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_missing_packages_are_named() -> None:
+    """Where only the hook is installed, a command that needs more says what to install."""
+    code = (
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] == 'pydantic':\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        "from straggler.cli.main import main\n"
+        "sys.exit(main(['serve']))\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert result.returncode == 2
+    assert "needs pydantic" in result.stderr
+    assert "pip install 'straggler-exporter[sidecar]'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_broken_pipe_is_quiet() -> None:
+    """Whoever reads only the beginning of the output ends the command without a complaint."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "straggler", "serve", "--print-config"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        complaint = process.stderr.read()
+
+    assert complaint == b""
+    assert process.returncode == 141
+
+
+def test_errors_of_ours_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error that we raise on purpose is a sentence on standard error, and 1 unless the use was wrong."""
+    code = main(["top", "127.0.0.1:1"])
+
+    assert code == 1
+    assert capsys.readouterr().err.startswith("straggler: unreachable: no sidecar answers at ")
+
+
+def test_module_is_the_command() -> None:
+    """``python -m straggler`` and the console script are the same."""
+    assert straggler("--version").stdout.startswith("straggler ")
