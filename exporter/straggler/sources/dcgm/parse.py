@@ -74,31 +74,16 @@ class GpuPageParser:
             return _useless("not_metrics", f"the page begins: {text.lstrip()[:100]}")
         tally = Tally()
         tally.extend(page.problems)
-        claims: _Claims = defaultdict(list)
-        doubtful: list[tuple[Row, float]] = []
-        abouts: dict[int, About] = {}
-        seen = Era.ANY
+        read = _Read()
         for row, raw in page.samples:
-            if row is None:
-                continue
-            if isinstance(row, Unusable):
-                tally.add(row.reason, row.detail)
-                continue
-            abouts[id(row.about)] = row.about
-            if row.era is not Era.ANY:
-                seen |= row.era
-            if row.field is None:
-                continue
-            if row.field.into is Into.UTILIZATION:
-                doubtful.append((row, raw))
-            else:
-                _claim(row, row.field, raw, claims, tally)
-        blind = _claim_utilization(doubtful, seen, claims, tally)
-        facts = _facts(abouts.values(), _settle(claims, tally))
+            if row is not None:
+                read.take(row, raw, tally)
+        blind = read.claim_utilization(tally)
+        facts = _facts(read.abouts.values(), _settle(read.claims, tally))
         if not facts:
             tally.add("no_gpu_samples", "no DCGM sample of a GPU: is this dcgm-exporter's page?")
-            return GpuPage(problems=tally.problems(), refused="no_gpu_samples", seen=seen)
-        return GpuPage(facts=facts, problems=tally.problems(), blind=blind, seen=seen)
+            return GpuPage(problems=tally.problems(), refused="no_gpu_samples", seen=read.seen)
+        return GpuPage(facts=facts, problems=tally.problems(), blind=blind, seen=read.seen)
 
 
 def _useless(reason: str, detail: str) -> GpuPage:
@@ -107,33 +92,58 @@ def _useless(reason: str, detail: str) -> GpuPage:
     return GpuPage(problems=tally.problems(), refused=reason)
 
 
-def _claim(row: Row, field: Field, raw: float, claims: _Claims, tally: Tally) -> None:
-    value = to_base_unit(field, raw, under_mig=row.about.key.gpu_instance is not None)
-    if isinstance(value, str):
-        tally.add(value, f"{field.names[0]} of {row.about.key.uuid} is {raw:.17g}")
-    elif value is not None and row.slot is not None:
-        claims[row.slot].append(_Claim(row.order, row.is_share, value))
+class _Read:
+    """What the rows of one page claim."""
 
+    def __init__(self) -> None:
+        self.abouts: dict[int, About] = {}
+        """By identity: equal ones are interned."""
+        self.claims: _Claims = defaultdict(list)
+        self.seen = Era.ANY
+        self._doubtful: list[tuple[Row, Field, float]] = []
 
-def _claim_utilization(rows: list[tuple[Row, float]], seen: Era, claims: _Claims, tally: Tally) -> tuple[Problem, ...]:
-    """Settle what ``DCGM_FI_DEV_GPU_UTIL_RATIO`` is: percent as a whole number in DCGM 4.6, a ratio from 4.7 on.
+    def take(self, row: Row | Unusable, raw: float, tally: Tally) -> None:
+        """Read one row."""
+        if row.about is not None:
+            self.abouts[id(row.about)] = row.about
+        if isinstance(row, Unusable):
+            tally.add(row.reason, row.detail)
+            return
+        if row.era is not Era.ANY:
+            self.seen |= row.era
+        if row.field is None:
+            return
+        if row.field.into is Into.UTILIZATION:
+            self._doubtful.append((row, row.field, raw))
+        else:
+            self._claim(row, row.field, raw, tally)
 
-    A name that only 4.7 has, or a fraction, proves the ratio; a value over 1 the percent. Where a page has neither, 0
-    is 0 in both, and 1 is left out: a busy GPU and an idle one must not be mixed up.
-    """
-    is_ratio = Era.BASE_UNITS in seen or any(0 < raw < 1 for _, raw in rows)
-    is_percent = not is_ratio and any(1 < raw <= 100 for _, raw in rows)
-    unknown = 0
-    for row, raw in rows:
-        if raw == 1 and not is_ratio and not is_percent:
-            unknown += 1
-        elif row.field is not None:
-            scale = 1 if is_ratio else 100
-            _claim(row, replace(row.field, high=scale, per=scale), raw, claims, tally)
-    if not unknown:
-        return ()
-    detail = "DCGM_FI_DEV_GPU_UTIL_RATIO is 1 everywhere: 1 % in DCGM 4.6, 100 % from 4.7 on, and nothing tells which"
-    return (Problem(reason="gpu_util_unit_unknown", detail=detail, count=unknown),)
+    def claim_utilization(self, tally: Tally) -> tuple[Problem, ...]:
+        """Settle what ``DCGM_FI_DEV_GPU_UTIL_RATIO`` is: a percentage in DCGM 4.6, a ratio from 4.7 on.
+
+        A name that only 4.7 has, or a fraction, proves the ratio; a value over 1 the percentage. Where a page has
+        neither, 0 is 0 in both, and 1 is left out: a busy GPU and an idle one must not be mixed up.
+        """
+        is_ratio = Era.BASE_UNITS in self.seen or any(0 < raw < 1 for _, _, raw in self._doubtful)
+        is_percentage = not is_ratio and any(1 < raw <= 100 for _, _, raw in self._doubtful)
+        unknown = 0
+        for row, field, raw in self._doubtful:
+            if raw == 1 and not is_ratio and not is_percentage:
+                unknown += 1
+            else:
+                scale = 1 if is_ratio else 100
+                self._claim(row, replace(field, high=scale, per=scale), raw, tally)
+        if not unknown:
+            return ()
+        detail = "DCGM_FI_DEV_GPU_UTIL_RATIO is 1: 1 % in DCGM 4.6, 100 % from 4.7 on, and nothing tells which"
+        return (Problem(reason="gpu_util_unit_unknown", detail=detail, count=unknown),)
+
+    def _claim(self, row: Row, field: Field, raw: float, tally: Tally) -> None:
+        value = to_base_unit(field, raw, under_mig=row.about.key.gpu_instance is not None)
+        if isinstance(value, str):
+            tally.add(value, f"{field.names[0]} of {row.about.key.uuid} is {raw:.17g}")
+        elif value is not None and row.slot is not None:
+            self.claims[row.slot].append(_Claim(row.order, row.is_share, value))
 
 
 def _settle(claims: _Claims, tally: Tally) -> dict[GpuKey, list[tuple[Slot, float]]]:

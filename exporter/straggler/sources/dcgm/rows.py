@@ -101,6 +101,8 @@ class Unusable:
     reason: str
     """One of ``reasons.SAMPLE_REASONS``."""
     detail: str
+    about: About | None = None
+    """Which GPU is there all the same."""
 
 
 class Interpreter:
@@ -133,9 +135,9 @@ class Interpreter:
         if instance is not None and instance < 0:
             return Unusable("bad_gpu_instance", f"{name} of {uuid}: GPU_I_ID={labels['GPU_I_ID']}")
         key = GpuKey(uuid, instance)
-        if field and instance is not None and field.under_mig is Under.NOTHING:
-            return Unusable("meaningless_under_mig", f"{name} of {uuid}, GPU instance {instance}")
         about = self._about(key, labels)
+        if field and instance is not None and field.under_mig is Under.NOTHING:
+            return Unusable("meaningless_under_mig", f"{name} of {uuid}, GPU instance {instance}", about)
         return Row(
             about=about,
             field=field,

@@ -148,15 +148,16 @@ class TextParser(Generic[Meaning]):
             return self._read_unlabelled(stripped)
         name, brace, inner = line[: end - 1].partition("{")
         name = name.strip()
-        if not brace or _NAME.fullmatch(name) is None:
-            return _Refused("bad_line")
-        labels = _strict_labels(inner)
+        is_named = bool(brace) and _NAME.fullmatch(name) is not None
+        labels = _strict_labels(inner) if is_named else None
         if labels is None and _EXEMPLAR in line:
             # An exemplar has braces of its own: foo_total{a="b"} 5 # {trace_id="KOO5"} 0.67
             shorter = line[: line.find(_EXEMPLAR)]
             found = self._read(shorter, shorter.rfind("}") + 1)
             if not isinstance(found, _Refused):
                 return found and ("", *found[1:])
+        if not is_named:
+            return _Refused("bad_line")
         labels = labels if labels is not None else _unescaped_labels(inner)
         if labels is None:
             return _Refused("bad_labels")
