@@ -48,7 +48,12 @@ class Monitoring:
 
 @contextmanager
 def monitoring(
-    directory: Path, targets: Mapping[str, str], rules: Sequence[Path], *, scrape_seconds: float = 1.0
+    directory: Path,
+    targets: Mapping[str, str],
+    rules: Sequence[Path],
+    *,
+    scrape_seconds: float = 1.0,
+    evaluation_seconds: float | None = None,
 ) -> Iterator[Monitoring]:
     """Both servers, ready, with these targets (host and port by job) and rules; stopped at the end.
 
@@ -63,7 +68,12 @@ def monitoring(
         with crew_logs(crew):
             alertmanager = Alertmanager(crew, webhook.url)
             prometheus = Prometheus(
-                crew, targets, rules, alertmanager_url=alertmanager.url, scrape_seconds=scrape_seconds
+                crew,
+                targets,
+                rules,
+                alertmanager_url=alertmanager.url,
+                scrape_seconds=scrape_seconds,
+                evaluation_seconds=evaluation_seconds,
             )
             wait_until_ready(f"{alertmanager.url}/-/ready", alertmanager.process)
             wait_until_ready(f"{prometheus.url}/-/ready", prometheus.process)

@@ -55,13 +55,15 @@ def test_only_waiting_changes(rules: Path, tmp_path: Path) -> None:
 
 
 def test_windows_too_on_request(rules: Path, tmp_path: Path) -> None:
-    """The windows of expressions are divided only where that is asked for."""
-    (rules / "alerts" / "straggler.yaml").write_text(RULES.replace("absent(x)", "changes(x[2m]) > 0"), encoding="utf-8")
+    """The windows and offsets of expressions are divided only where that is asked for."""
+    (rules / "alerts" / "straggler.yaml").write_text(
+        RULES.replace("absent(x)", "changes(x[2m]) > x offset 1m"), encoding="utf-8"
+    )
 
     copies = write_quick_rules(rules, tmp_path, divide_by=20, windows=True)
 
     rule = yaml.safe_load(copies[1].read_text(encoding="utf-8"))["groups"][0]["rules"][2]
-    assert rule["expr"] == "changes(x[6000ms]) > 0"
+    assert rule["expr"] == "changes(x[6000ms]) > x offset 3000ms"
 
 
 @pytest.mark.parametrize(

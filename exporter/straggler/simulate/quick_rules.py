@@ -22,8 +22,8 @@ _INSTALLED = Path(sys.prefix) / "share" / "straggler-exporter" / "rules"
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_000}
 # Prometheus 2.42, promql duration: 1h30m, 90s, 0
 _DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+|0")
-# changes(run:training_step:max[2m]); no rule has a subquery ([1h:1m])
-_WINDOW = re.compile(r"\[([0-9a-z]+)\]")
+# changes(run:training_step:max[2m]) and run:training_step:max offset 2m; no rule has a subquery ([1h:1m])
+_WINDOW = re.compile(r"(?<=\[)[0-9a-z]+(?=\])|(?<=\boffset )[0-9a-z]+")
 _PART = re.compile(r"(\d+)(ms|[smhdwy])")
 
 
@@ -70,7 +70,7 @@ def write_quick_rules(
             group.pop("interval", None)
             for rule in group["rules"]:
                 if windows:
-                    rule["expr"] = _WINDOW.sub(lambda found: f"[{_divided(found[1], divide_by)}]", rule["expr"])
+                    rule["expr"] = _WINDOW.sub(lambda found: _divided(found[0], divide_by), rule["expr"])
                 for key in ("for", "keep_firing_for"):
                     if key in rule and rule.get("alert") in at_once:
                         del rule[key]

@@ -1,0 +1,78 @@
+"""``straggler demo`` as a user starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+COMMAND = (sys.executable, "-m", "straggler", "demo")
+GIVE_UP_SECONDS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How it ended."""
+
+    code: int
+    output: str
+    errors: str
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What ``--json`` printed."""
+        return dict(json.loads(self.output))
+
+    def __str__(self) -> str:
+        return f"exit code {self.code}\n--- standard output\n{self.output}\n--- standard error\n{self.errors}"
+
+
+def run_demo(*flags: str, path: str | None = None) -> Finished:
+    """Run it to its end.
+
+    Args:
+        flags: of the command.
+        path: ``PATH``; by default ours.
+    """
+    environment = {**os.environ, **({"PATH": path} if path is not None else {})}
+    done = subprocess.run(
+        [*COMMAND, *flags], capture_output=True, text=True, timeout=GIVE_UP_SECONDS, check=False, env=environment
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def descendants(pid: int) -> set[int]:
+    """Process ids of all that a process started, directly or not."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(encoding="utf-8").rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        parents[int(stat.parent.name)] = int(fields[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def workspace_of(pids: set[int]) -> Path:
+    """The directory of a demonstration, from the command lines of its processes."""
+    for pid in pids:
+        for part in Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0"):
+            for directory in (Path(part), *Path(part).parents):
+                if directory.name.startswith("straggler-demo-"):
+                    return directory
+    raise AssertionError(f"none of {pids} works in a directory of a demonstration")
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; one that nobody has collected yet counts as ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
