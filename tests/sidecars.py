@@ -56,6 +56,11 @@ class ServedSidecar:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    @property
     def log(self) -> str:
         """Everything so far."""
         return "".join(self._lines)
