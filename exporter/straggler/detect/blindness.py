@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import islice
 
@@ -16,14 +15,14 @@ from straggler.model.rank import RankState
 _MOST_NAMED = 8
 
 
-def missing_rank(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
+def missing_rank(run: str, ranks: Sequence[RankSample], policy: Policy) -> list[Verdict]:
     """Fewer ranks seen than the run was started with, while those seen do step.
 
     The barrier proves that the missing ones live: they are unseen, most often because a node is not scraped or carries
     no hook; a rank that is hung while the others step has a frozen ring and is as unseen. So it is a hole in the
     monitoring and a warning, no crash.
     """
-    size, unseen = _unseen(ranks)
+    size, unseen = _unseen(ranks, policy)
     if unseen <= 0:
         return []
     seen = _seen(ranks)
@@ -51,7 +50,7 @@ def blind(run: str, ranks: Sequence[RankSample], policy: Policy) -> list[Verdict
         _blind(run, "own_time", reason, f"own time of {wording.ranks(numbers)} is not measured ({reason})")
         for reason, numbers in sorted(reasons.items())
     ]
-    size, unseen = _unseen(ranks)
+    size, unseen = _unseen(ranks, policy)
     if unseen > 0 and unseen >= policy.blind_unseen_share * size:
         verdicts.append(
             _blind(
@@ -73,11 +72,13 @@ def _blind(run: str, source: str, reason: str, evidence: str) -> Verdict:
     )
 
 
-def _unseen(ranks: Sequence[RankSample]) -> tuple[int, int]:
+def _unseen(ranks: Sequence[RankSample], policy: Policy) -> tuple[int, int]:
     """The world size and how many of its ranks are unseen; (0, 0) unless the run is known to step."""
     sizes = [rank.world_size for rank in ranks if rank.alive and rank.world_size is not None]
+    steps = [rank.step_mean for rank in ranks if rank.recent is not None]
     silent = [rank.since_progress_seconds for rank in ranks if rank.state is RankState.HUNG]
-    if not sizes or not steps_on(ranks, min(silent, default=math.inf)):
+    patience = 2 * max(policy.missing_seconds, *steps) if steps else 0.0
+    if not sizes or not steps_on(ranks, min(silent, default=patience)):
         return 0, 0
     size = min(sizes)  # while a run is resized, nobody is missed too early
     return size, size - sum(rank < size for rank in _seen(ranks))

@@ -25,14 +25,8 @@ def hang(run: str, ranks: Sequence[RankSample], policy: Policy) -> list[Verdict]
     silent = min(rank.since_progress_seconds for rank in hung)
     if steps_on(ranks, silent) or (_is_finishing(ranks) and silent <= policy.hang_excluded_seconds):
         return []
-    suspects = _behind([rank for rank in ranks if rank.alive])
-    suspect = suspects[0] if len(suspects) == 1 else None
-    if suspect is not None:
-        who = f"rank {suspect.rank} has reached fewer blocking points than its peers: they wait for it"
-    elif suspects:
-        who = f"{wording.ranks([rank.rank for rank in suspects])} have reached fewer blocking points than their peers"
-    else:
-        who = "all ranks have arrived at the same blocking point: a GPU or the network, not the code of one rank"
+    behind = _most_behind([rank for rank in ranks if rank.alive], ranks)
+    suspect = behind[0] if len(behind) == 1 else None
     living = sum(rank.alive for rank in ranks)
     return [
         Verdict(
@@ -44,7 +38,8 @@ def hang(run: str, ranks: Sequence[RankSample], policy: Policy) -> list[Verdict]
             node=suspect.node if suspect else None,
             waiting=living - 1 if suspect else living,
             gpu_uuid=suspect.gpu_uuid if suspect else "",
-            evidence=f"no step for {wording.seconds(silent)} on {wording.count(len(hung), 'living rank')}; {who}",
+            evidence=f"no step for {wording.seconds(silent)} on {wording.count(len(hung), 'living rank')}; "
+            + _who_is_missing(behind, ranks),
             impact=f"{wording.count(living, 'GPU')} do nothing until the job is restarted",
         )
     ]
@@ -61,10 +56,8 @@ def crash(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
     dead = [rank for rank in ranks if rank.state is RankState.CRASHED and (rank.steps_total or 0) <= furthest]
     if not dead or not living:
         return []
-    arrived = max((rank.arrivals for rank in ranks if rank.arrivals is not None), default=0)
-    first = min(dead, key=lambda rank: _death_order(rank, arrived))
-    return []
-    first = min(dead, key=_death_order)
+    candidates = _most_behind(dead, ranks) or dead
+    first = max(candidates, key=lambda rank: (rank.gone_seconds or 0.0, -rank.rank))
     return [
         Verdict(
             verdict="crash",
@@ -97,21 +90,26 @@ def _is_finishing(ranks: Sequence[RankSample]) -> bool:
     return finished >= sum(rank.alive for rank in ranks)
 
 
-def _behind(living: Sequence[RankSample]) -> list[RankSample]:
-    """The ranks with fewer arrivals than every other of their group, or than most where several tie."""
-    groups: dict[str, list[RankSample]] = {}
-    for rank in living:
-        groups.setdefault(rank.peer_group, []).append(rank)
-    behind: list[RankSample] = []
-    for members in groups.values():
-        counts = [rank.arrivals for rank in members if rank.arrivals is not None]
-        if len(counts) < len(members) or min(counts) == max(counts):
-            continue
-        behind += [rank for rank in members if rank.arrivals == min(counts)]
-    return behind
+def _most_behind(candidates: Sequence[RankSample], ranks: Sequence[RankSample]) -> list[RankSample]:
+    """Of the candidates, those who are furthest behind the furthest of their peer group; none if nobody is behind."""
+    furthest: dict[str, int] = {}
+    for rank in ranks:
+        if rank.arrivals is not None:
+            furthest[rank.peer_group] = max(rank.arrivals, furthest.get(rank.peer_group, 0))
+    behind = {rank.rank: furthest[rank.peer_group] - rank.arrivals for rank in candidates if rank.arrivals is not None}
+    most = max(behind.values(), default=0)
+    return [rank for rank in candidates if most > 0 and behind.get(rank.rank) == most]
 
 
-def _death_order(rank: RankSample, arrived: int) -> tuple[float, float, int]:
-    """Who came least far; then who is longest gone; then the number."""
-    behind = arrived - rank.arrivals if rank.arrivals is not None else 0
-    return (-behind, -(rank.gone_seconds or 0.0), rank.rank)
+def _who_is_missing(behind: Sequence[RankSample], ranks: Sequence[RankSample]) -> str:
+    living = [rank for rank in ranks if rank.alive and rank.arrivals is not None]
+    if len(behind) == 1:
+        who = f"rank {behind[0].rank} has reached fewer blocking points than its peers: they wait for it"
+    elif behind:
+        who = f"{wording.ranks([rank.rank for rank in behind])} have reached equally few blocking points"
+    elif len(living) == len({rank.peer_group for rank in living}):
+        who = "arrivals cannot tell who is missing: no two ranks of one peer group are seen"
+    else:
+        who = "all have arrived at the same blocking point: a GPU or the network, not the code of one rank"
+    gone = [rank.rank for rank in ranks if rank.state is RankState.CRASHED]
+    return f"{who}; but {wording.ranks(gone)} crashed, and may be the one to blame" if gone else who

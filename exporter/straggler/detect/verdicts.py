@@ -52,7 +52,7 @@ def _judge_run(run: str, ranks: Sequence[RankSample], policy: Policy, before: Le
     return [
         *hang(run, ranks, policy),
         *crash(run, ranks),
-        *missing_rank(run, ranks),
+        *missing_rank(run, ranks, policy),
         *straggling_nodes(run, slowness, size),
         *straggling_ranks(run, slowness, size),
         *heavy_stages(run, slowness, ranks, policy),
