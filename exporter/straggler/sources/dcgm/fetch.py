@@ -113,6 +113,7 @@ def _read_body(response: requests.Response, limit: int) -> tuple[bytes, bool]:
     announced = response.headers.get("Content-Length", "")
     if announced.isdigit() and int(announced) > limit:
         raise _too_large(limit)
+    response.raw.enforce_content_length = False  # it would raise instead of giving what came
     parts: list[bytes] = []
     size = 0
     try:
@@ -126,9 +127,11 @@ def _read_body(response: requests.Response, limit: int) -> tuple[bytes, bool]:
             raise
         return b"".join(parts), False
     body = b"".join(parts)
+    if announced:
+        return body, not response.raw.length_remaining
     # Without a length only the end of the connection ends the body, and that may be any end.
-    has_end = bool(announced) or "chunked" in response.headers.get("Transfer-Encoding", "").lower()
-    return body, has_end or body.endswith(b"\n")
+    is_chunked = "chunked" in response.headers.get("Transfer-Encoding", "").lower()
+    return body, is_chunked or body.endswith(b"\n")
 
 
 def _too_large(limit: int) -> SourceFailedError:

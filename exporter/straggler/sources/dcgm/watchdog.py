@@ -6,12 +6,10 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from requests.adapters import HTTPAdapter
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-
-_AGAIN_SECONDS: Final = 0.05
 
 
 @contextlib.contextmanager
@@ -32,47 +30,51 @@ def watchdog(seconds: float) -> Iterator[Watchdog]:
 
 
 class Watchdog:
-    """Waits, and then shuts connections down until it is called off."""
+    """Waits, and then shuts down the sockets that it was shown, and those that come later."""
 
     def __init__(self) -> None:
-        self._connections: list[Any] = []
+        self._sockets: list[socket.socket] = []
+        self._lock = threading.Lock()
         self._called_off = threading.Event()
         self.has_bitten = False
         """Whether the time was over before the block: what was read may be cut."""
 
-    def watch(self, connection: Any) -> None:
-        """Include a connection; its ``sock`` may still be to come."""
-        self._connections.append(connection)
+    def watch(self, sock: socket.socket) -> None:
+        """Include a socket. It is held itself: its connection may let go of it while the body is still being read."""
+        with self._lock:
+            self._sockets.append(sock)
+            if self.has_bitten:
+                _shut_down(sock)
 
     def call_off(self) -> None:
-        """Let all connections live from now on."""
+        """Let all sockets live from now on."""
         self._called_off.set()
 
     def run(self, seconds: float) -> None:
         """The thread."""
         if self._called_off.wait(seconds):
             return
-        self.has_bitten = True
-        while True:  # a connection may get its socket only after the first bite
-            for connection in list(self._connections):
-                sock = getattr(connection, "sock", None)
-                if isinstance(sock, socket.socket):
-                    with contextlib.suppress(OSError):
-                        # On the plain socket: TLS would want to say goodbye, and wait for the answer.
-                        socket.socket.shutdown(sock, socket.SHUT_RDWR)
-            if self._called_off.wait(_AGAIN_SECONDS):
-                return
+        with self._lock:
+            self.has_bitten = True
+            for sock in self._sockets:
+                _shut_down(sock)
+
+
+def _shut_down(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        # As a plain socket: TLS would want to say goodbye, and wait for the answer.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 class WatchedAdapter(HTTPAdapter):
-    """Shows every connection that it opens to a watchdog."""
+    """Shows every socket that it connects to a watchdog."""
 
     def __init__(self, watchdog: Watchdog) -> None:
         self._watchdog = watchdog
         super().__init__(max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Make pools whose connections are watched."""
+        """Make pools whose sockets are watched."""
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = {
             "http": self._watched(HTTPConnectionPool),
@@ -84,12 +86,18 @@ class WatchedAdapter(HTTPAdapter):
             pool: Any = pool_class(*args, **kwargs)
             make_connection = pool.ConnectionCls
 
-            def connect(*args: Any, **kwargs: Any) -> Any:
+            def make_watched(*args: Any, **kwargs: Any) -> Any:
                 connection = make_connection(*args, **kwargs)
-                self._watchdog.watch(connection)
+                connect = connection.connect
+
+                def connect_watched() -> None:
+                    connect()
+                    self._watchdog.watch(connection.sock)
+
+                connection.connect = connect_watched
                 return connection
 
-            pool.ConnectionCls = connect
+            pool.ConnectionCls = make_watched
             return pool
 
         return make_pool
