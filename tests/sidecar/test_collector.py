@@ -92,6 +92,19 @@ def test_poll_asks_only_who_cannot_wait(make_bench: MakeBench) -> None:
     assert bench.collector.collect(30).status.refused == {("rings", "torn"): 3}
 
 
+def test_slow_poll_is_no_failure(make_bench: MakeBench) -> None:
+    """A look that a poll does not wait for is not counted as a failure, and the next scrape has its ranks."""
+    inside, go = threading.Event(), threading.Event()
+    bench = make_bench(ScriptedSource("rings", [rank_facts(0)], polled=True, before=_held(inside, go)))
+    bench.collector.poll(0.05)
+    inside.wait(30)
+    go.set()
+    snapshot = bench.collector.collect(30)
+
+    assert len(snapshot.views) == 1
+    assert snapshot.status.refused == {}
+
+
 def test_observers_see_each_full_collection(make_bench: MakeBench) -> None:
     """Observers are called with the snapshot after each collection, and not after a poll."""
     seen: list[Snapshot] = []

@@ -77,12 +77,16 @@ class Collector:
         return snapshot
 
     def poll(self, timeout_seconds: float) -> None:
-        """Ask only the sources that cannot wait for the next scrape; nothing if a collection is going on anyway."""
+        """Ask only the sources that cannot wait for the next scrape; nothing if a collection is going on anyway.
+
+        Who is too slow for that goes on in peace: nobody has asked for an answer yet.
+        """
         if not self._collecting.acquire(blocking=False):
             return
         try:
             polled = [asker for asker in self._askers if asker.source.polled]
-            self._state.apply(gather(polled, Request(timeout_seconds, stepping=False)))
+            outcomes = gather(polled, Request(timeout_seconds, stepping=False))
+            self._state.apply({asker.source.name: outcome for asker, outcome in outcomes.items() if outcome})
         finally:
             self._collecting.release()
 
@@ -91,7 +95,10 @@ class Collector:
         with self._collecting:
             stepping = self._last is not None and self._last.stepping
             left = timeout_seconds - (self._clock.monotonic() - began)
-            self._state.apply(gather(self._askers, Request(max(left, 0.0), stepping=stepping)))
+            outcomes = gather(self._askers, Request(max(left, 0.0), stepping=stepping))
+            self._state.apply(
+                {asker.source.name: outcome or asker.too_slow(timeout_seconds) for asker, outcome in outcomes.items()}
+            )
             snapshot = self._state.snapshot(self._clock.monotonic() - began)
             self._last = snapshot
         for observe in self._observers:

@@ -2,8 +2,8 @@
 
 A source may be slow or hang: a driver, a network, a file system. So each is asked in a thread of its own, and there is
 never more than one such thread per source. Whoever is not back in time has *failed* with the reason ``timeout``; when
-the look ends after all, its result is used by the next collection instead of being thrown away. A look that has missed
-one deadline is not waited for again, so a hung source costs one slow scrape and not every one.
+the look ends after all, its result is used by the next collection instead of being thrown away. A look that has had
+as much time as a collection has is not waited for again: a hung source costs one slow scrape and not every one.
 
 ``except Exception`` stands here, and in the hook's guard, and nowhere else: a source that raises what nobody expected
 is a failed source, not the end of the page. Whatever else must not take the sidecar down runs in ``shielded``.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
@@ -95,6 +95,7 @@ class Asker:
         self.source = source
         self._clock = clock
         self._look: Future[Outcome] | None = None
+        self._began = 0.0
         self._late: Outcome | None = None
         self._surprised = False
 
@@ -102,29 +103,41 @@ class Asker:
         """Start a look unless one is still under way.
 
         Returns:
-            What to wait for; ``None`` where waiting is not worth it.
+            What to wait for; ``None`` where the look under way, or the last one, has had as much time as there is now:
+            then waiting is not worth it.
         """
         self._late = None
+        now = self._clock.monotonic()
         if self._look is not None:
             if not self._look.done():
-                return None
+                return self._look if now - self._began < request.timeout_seconds else None
             self._late = self._look.result()
-        self._look = Future()
-        name = f"look-{self.source.name}"
-        threading.Thread(target=self._run, args=(self._look, request), name=name, daemon=True).start()
+        self._began = now
+        self._look = self._start(request)
         slow = self._late is not None and (self._late.reading.duration_seconds or 0.0) >= request.timeout_seconds
         return None if slow else self._look
 
-    def end(self, timeout_seconds: float) -> Outcome:
-        """Give the best there is now: the look's result, else one that came late, else that it took too long."""
+    def end(self) -> Outcome | None:
+        """Give the best there is now: the look's result, else one that came late. Each is given once."""
         if self._look is not None and self._look.done():
             outcome = self._look.result()
             self._look = None
             return outcome
-        if self._late is not None:
-            return self._late
+        return self._late
+
+    def too_slow(self, timeout_seconds: float) -> Outcome:
+        """What to say of a source that has given nothing in time."""
         detail = f"no answer within {timeout_seconds:.3g} s; its result will be used when it comes"
         return Outcome(self._failed("timeout", detail), self._clock.monotonic())
+
+    def _start(self, request: Request) -> Future[Outcome]:
+        look = Future[Outcome]()
+        thread = threading.Thread(target=self._run, args=(look, request), name=f"look-{self.source.name}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system allows no more threads
+            look.set_result(Outcome(self._failed("no_thread", str(error)), self._clock.monotonic()))
+        return look
 
     def _run(self, look: Future[Outcome], request: Request) -> None:
         began = self._clock.monotonic()
@@ -150,15 +163,17 @@ class Asker:
         )
 
 
-def gather(askers: Iterable[Asker], request: Request) -> Mapping[str, Outcome]:
-    """Ask all of them in parallel and give what they said, by name, after at most ``request.timeout_seconds``.
+def gather(askers: Sequence[Asker], request: Request) -> Mapping[Asker, Outcome | None]:
+    """Ask all of them in parallel and give what they said after at most ``request.timeout_seconds``.
 
     Not to be called by two threads at a time.
+
+    Returns:
+        By asker, in their order; ``None`` for those that were too slow.
     """
-    askers = list(askers)
     waited_for = [look for asker in askers if (look := asker.begin(request)) is not None]
     wait(waited_for, timeout=request.timeout_seconds)
-    return {asker.source.name: asker.end(request.timeout_seconds) for asker in askers}
+    return {asker: asker.end() for asker in askers}
 
 
 def shielded(what: str, call: Callable[[], Result], otherwise: Result) -> Result:
