@@ -36,10 +36,11 @@ def test_data_share_is_of_the_last_minutes() -> None:
 def test_share_forgets_after_five_minutes() -> None:
     """Older figures leave the share."""
     history = History(DEFAULT)
-    for minute in range(11):
-        sample = look(history, minute * 60, after(minute * 60.0, 60.0 if minute else 0.0))
+    look(history, 0, after(0.0, 0.0))
+    samples = [look(history, minute * 60, after(minute * 60.0, 60.0)) for minute in range(1, 11)]
 
-    assert sample.data_share == pytest.approx(0.0)
+    assert samples[0].data_share == pytest.approx(1.0)
+    assert samples[-1].data_share == pytest.approx(0.0)
 
 
 def test_restart_begins_anew() -> None:
