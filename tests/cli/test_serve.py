@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sidecars import straggler
-from straggler.sidecar.settings import settings
+from straggler.sidecar.setting import settings
 
 
 def test_each_setting_is_a_flag() -> None:

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import straggler
-from straggler.sidecar.settings import CONFIG_VARIABLE, HOOK_VARIABLES, settings
+from straggler.sidecar.setting import settings
+from straggler.sidecar.settings import CONFIG_VARIABLE, HOOK_VARIABLES
 
 HOOK = Path(straggler.__file__).parent / "hook"
 VARIABLE = re.compile(r'"(STRAGGLER_[A-Z_]*[A-Z])"')

@@ -14,6 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from facts import gpu_facts, identity, rank_facts, totals
+from servers import program
 from straggler.join.view import RankView
 from straggler.metrics.book import MetricBook, clean
 from straggler.metrics.exposition import accepts_gzip, compress, prefers_openmetrics, render
@@ -164,7 +165,7 @@ def test_promtool_accepts_names_and_types(everything: MetricBook) -> None:
     """Prometheus' own linter has nothing to say about a page with every metric of the catalogue."""
     page, _ = render(everything.collect())
 
-    result = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False)
+    result = subprocess.run([program("promtool"), "check", "metrics"], input=page, capture_output=True, check=False)
 
     assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
 
@@ -180,6 +181,6 @@ def test_promtool_reads_any_label_text(text: str) -> None:
     )
     page, _ = render(book.collect())
 
-    result = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False)
+    result = subprocess.run([program("promtool"), "check", "metrics"], input=page, capture_output=True, check=False)
 
     assert (result.returncode, result.stderr) == (0, b"")

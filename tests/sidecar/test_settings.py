@@ -10,7 +10,8 @@ from conftest import Expected
 from straggler.errors import ConfigError
 from straggler.sidecar.config import Address, Config, is_loopback, parse_address
 from straggler.sidecar.config_reference import render_reference
-from straggler.sidecar.settings import load, settings, to_yaml, unknown_variables
+from straggler.sidecar.setting import settings
+from straggler.sidecar.settings import load, to_yaml, unknown_variables
 
 
 @pytest.fixture

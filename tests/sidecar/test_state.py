@@ -14,6 +14,7 @@ from straggler.model.rank import RankState
 from straggler.model.reading import Problem, SourceState
 from straggler.sidecar.page import build_page
 from straggler.sidecar.scrape import SourceCounts
+from straggler.sidecar.state import MAX_GPUS
 
 
 def _families(bench: Bench) -> dict[str, Metric]:
@@ -121,6 +122,15 @@ def test_ranks_are_bounded_and_counted(make_bench: MakeBench) -> None:
 
     assert [view.rank.key.rank for view in bench.collector.collect(30).views] == [1, 2, 3]
     assert _named(bench, "straggler_exporter_ranks_refused") == {("too_many_ranks",): 2}
+
+
+def test_gpus_are_bounded_and_counted(make_bench: MakeBench) -> None:
+    """An address that leads to the GPUs of a whole cluster does not make a page of a million series."""
+    gpus = [gpu_facts(0, key=GpuKey(f"GPU-{number}")) for number in range(MAX_GPUS + 3)]
+    snapshot = make_bench(ScriptedSource("dcgm", gpus)).collector.collect(30)
+
+    assert len(snapshot.gpus) == MAX_GPUS
+    assert snapshot.status.refused == {("metrics", "too_many_gpus"): 3}
 
 
 def test_state_changes_are_logged_once(make_bench: MakeBench, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from straggler.sidecar import app
-from straggler.sidecar.settings import CONFIG_VARIABLE, load, settings, to_yaml, type_name, unknown_variables
+from straggler.sidecar.setting import settings, type_name
+from straggler.sidecar.settings import CONFIG_VARIABLE, load, to_yaml, unknown_variables
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from straggler.sidecar.settings import Setting, settings, type_name
+from straggler.sidecar.setting import Setting, settings, type_name
 
 _HEAD = """\
 # Configuration of the sidecar

@@ -1,4 +1,4 @@
-"""From flags, environment and file to a ``Config``: who wins, and what a wrong setting is told.
+"""From flags, environment and file to a ``Config``: who wins.
 
 Flags win over the environment, the environment over the file, the file over the defaults. Every refusal names the key,
 where it came from, what was given and what to write.
@@ -6,21 +6,19 @@ where it came from, what was given and what to write.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple, Union, get_args, get_origin
+from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError
 
 from straggler.errors import ConfigError
-from straggler.sidecar.config import Address, Config
+from straggler.sidecar.config import Config
+from straggler.sidecar.setting import PREFIX, KeyPath, plain, settings
+from straggler.sidecar.setting_errors import explain, nearest
+from straggler.sidecar.yaml_file import read_yaml
 
-PREFIX = "STRAGGLER_"
 CONFIG_VARIABLE = "STRAGGLER_CONFIG"
 HOOK_DIRECTORY_VARIABLE = "STRAGGLER_DIR"
 """Where the hook writes; a sidecar that inherits it and is told nothing else reads there."""
@@ -33,7 +31,6 @@ HOOK_VARIABLES = frozenset(
         "DIR",
         "DISABLED",
         "GPU_SYNCHRONIZED",
-        "GPU_UUID",
         "LOCAL_RANK",
         "LOCAL_WORLD_SIZE",
         "NODE",
@@ -50,49 +47,6 @@ HOOK_VARIABLES = frozenset(
 )
 """What the hook reads (it may not be imported here): no misspelling of ours. A guard compares with the hook's code."""
 
-Path_ = tuple[str, ...]
-
-
-class Setting(NamedTuple):
-    """One key of the configuration."""
-
-    path: Path_
-    field: FieldInfo
-
-    @property
-    def key(self) -> str:
-        """As error texts and documents spell it: ``dcgm.url``."""
-        return ".".join(self.path)
-
-    @property
-    def flat(self) -> str:
-        """The same on one level: ``dcgm_url``."""
-        return "_".join(self.path)
-
-    @property
-    def flag(self) -> str:
-        """``--dcgm-url``."""
-        return "--" + self.flat.replace("_", "-")
-
-    @property
-    def variable(self) -> str:
-        """``STRAGGLER_DCGM_URL``."""
-        return PREFIX + self.flat.upper()
-
-    def default_text(self) -> str:
-        """The default as one would write it; ``""`` where there is none."""
-        default = self.field.default
-        return "" if default is None else str(_plain(default))
-
-
-def settings(model: type[BaseModel] = Config, parents: Path_ = ()) -> Iterator[Setting]:
-    """All keys, in the order in which ``Config`` names them."""
-    for name, field in model.model_fields.items():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from settings(field.annotation, (*parents, name))
-        else:
-            yield Setting((*parents, name), field)
-
 
 def load(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None) -> Config:
     """Put the configuration together.
@@ -108,7 +62,7 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | 
     if file is None and environment.get(CONFIG_VARIABLE):
         file = Path(environment[CONFIG_VARIABLE])
     merged: dict[str, Any] = {}
-    origins: dict[Path_, str] = {}
+    origins: dict[KeyPath, str] = {}
     if file is not None:
         for path, value in _leaves(_nested(read_yaml(file), file)):
             _put(merged, origins, path, value, f"in {file}")
@@ -122,7 +76,7 @@ def load(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | 
     try:
         return Config.model_validate(merged)
     except ValidationError as error:
-        (key, first), *others = (_explain(detail, origins) for detail in error.errors())
+        (key, first), *others = (explain(detail, origins) for detail in error.errors())
         raise ConfigError(key, "\n".join([first, *(f"{name}: {text}" for name, text in others)])) from None
 
 
@@ -137,44 +91,23 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     """
     known = {CONFIG_VARIABLE, *HOOK_VARIABLES, *(setting.variable for setting in settings())}
     return [
-        f"unknown variable {name} in the environment{_nearest(name, known)}"
+        f"unknown variable {name} in the environment{nearest(name, known)}"
         for name in sorted(environment)
         if name.startswith(PREFIX) and name not in known
     ]
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """YAML without the silent loss of a key that stands twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
-        seen = set[str]()
-        for key_node, _ in node.value:
-            key = str(key_node.value)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{key} stands twice", key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-def read_yaml(file: Path) -> dict[str, Any]:
-    """Read the configuration file.
-
-    Raises:
-        ConfigError: it cannot be read, or is no mapping of keys to values.
-    """
-    try:
-        content = yaml.load(file.read_text(encoding="utf-8"), _StrictLoader)  # noqa: S506 - a SafeLoader, only stricter
-    except OSError as error:
-        raise ConfigError("config", f"cannot read {file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError("config", f"{file} is not UTF-8") from error
-    except yaml.YAMLError as error:
-        raise ConfigError("config", f"{file} is not YAML: {' '.join(str(error).split())}") from error
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
-        raise ConfigError("config", f"{file} is no mapping: write lines of the form `listen: 127.0.0.1:10110`")
-    return {str(key): value for key, value in content.items()}
+def to_yaml(config: Config) -> str:
+    """The settings as a file that ``load`` would read back; those that are not set stand as ``null``."""
+    content: dict[str, Any] = {}
+    for setting in settings():
+        place: Any = content
+        value: Any = config
+        for name in setting.path[:-1]:
+            place = place.setdefault(name, {})
+            value = getattr(value, name)
+        place[setting.path[-1]] = plain(getattr(value, setting.path[-1]))
+    return yaml.safe_dump(content, sort_keys=False)
 
 
 def _nested(content: dict[str, Any], file: Path) -> dict[str, Any]:
@@ -192,7 +125,7 @@ def _nested(content: dict[str, Any], file: Path) -> dict[str, Any]:
     return result
 
 
-def _leaves(content: Mapping[str, Any], parents: Path_ = ()) -> Iterator[tuple[Path_, Any]]:
+def _leaves(content: Mapping[str, Any], parents: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
     sections = {setting.path[0] for setting in settings() if len(setting.path) > 1}
     for key, value in content.items():
         if isinstance(value, Mapping) and not parents and key in sections:
@@ -201,7 +134,7 @@ def _leaves(content: Mapping[str, Any], parents: Path_ = ()) -> Iterator[tuple[P
             yield (*parents, key), value
 
 
-def _put(merged: dict[str, Any], origins: dict[Path_, str], path: Path_, value: Any, origin: str) -> None:
+def _put(merged: dict[str, Any], origins: dict[KeyPath, str], path: KeyPath, value: Any, origin: str) -> None:
     place = merged
     for name in path[:-1]:
         inner = place.setdefault(name, {})
@@ -210,83 +143,3 @@ def _put(merged: dict[str, Any], origins: dict[Path_, str], path: Path_, value: 
         place = inner
     place[path[-1]] = value
     origins[path] = origin
-
-
-def _explain(detail: ErrorDetails, origins: Mapping[Path_, str]) -> tuple[str, str]:
-    """Key and sentence for one refusal of pydantic's."""
-    path = tuple(str(part) for part in detail["loc"])
-    known = {setting.path: setting for setting in settings()}
-    while path not in known and path not in origins and len(path) > 1:
-        path = path[:-1]  # pydantic goes on into the members of a union
-    key = ".".join(path)
-    origin = f" ({origins[path]})" if path in origins else ""
-    if detail["type"] == "extra_forbidden":
-        return key, f"unknown key{origin}{_nearest(key, {setting.key for setting in known.values()})}"
-    if path not in known:
-        return key, f"{detail['input']!r}{origin} is no section: write its keys below it, indented"
-    return key, f"{detail['input']!r}{origin} cannot be used: {_wanted(detail)}"
-
-
-_WANTED = {
-    "bool_parsing": "true or false",
-    "bool_type": "true or false",
-    "finite_number": "a number",
-    "float_parsing": "a number",
-    "float_type": "a number",
-    "greater_than": "a number greater than {gt}",
-    "greater_than_equal": "a number of at least {ge}",
-    "int_from_float": "a whole number",
-    "int_parsing": "a whole number",
-    "int_type": "a whole number",
-    "less_than_equal": "a number of at most {le}",
-    "literal_error": "{expected}",
-    "path_type": "a path",
-    "string_type": "text, in quotes where it looks like a number",
-}
-"""What to write instead, by pydantic's error type."""
-
-
-def _wanted(detail: ErrorDetails) -> str:
-    context = detail.get("ctx", {})
-    if "error" in context:
-        return str(context["error"])  # one of our own validators
-    wanted = _WANTED.get(detail["type"])
-    return f"write {wanted.format(**context)}" if wanted else detail["msg"]
-
-
-def _nearest(name: str, known: set[str]) -> str:
-    matches = get_close_matches(name, known, n=1)
-    return f"; did you mean {matches[0]}?" if matches else ""
-
-
-def to_yaml(config: Config) -> str:
-    """The settings as a file that ``load`` would read back; those that are not set stand as ``null``."""
-    content: dict[str, Any] = {}
-    for setting in settings():
-        place: Any = content
-        value: Any = config
-        for name in setting.path[:-1]:
-            place = place.setdefault(name, {})
-            value = getattr(value, name)
-        place[setting.path[-1]] = _plain(getattr(value, setting.path[-1]))
-    return yaml.safe_dump(content, sort_keys=False)
-
-
-def _plain(value: Any) -> Any:
-    """A value as YAML has it."""
-    if isinstance(value, (Path, Address)):
-        return str(value)
-    return value
-
-
-_TYPE_NAMES: dict[Any, str] = {bool: "true|false", int: "number", float: "number", Path: "path", Address: "address"}
-
-
-def type_name(field: FieldInfo) -> str:
-    """What a value is, for people."""
-    annotation = field.annotation
-    if get_origin(annotation) in (Union, types.UnionType):
-        annotation = next(part for part in get_args(annotation) if part is not type(None))
-    if choices := get_args(annotation):
-        return "|".join(map(str, choices))
-    return _TYPE_NAMES.get(annotation, "text")

@@ -25,6 +25,10 @@ _log = logging.getLogger(__name__)
 Fact = TypeVar("Fact")
 
 
+MAX_GPUS = 512
+"""MIG makes at most seven of one GPU. More than this is the page of a cluster, and not of a node."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """All that is known at one moment. It never changes, so any number of answers can be made from it."""
@@ -116,11 +120,13 @@ class NodeState:
         joined = match(shown, gpus, node_proven=self._node_proven, sharing=self._gpu_sharing)
         views = [self._with_last_gpu(view) for view in joined]
         self._last_views = {view.rank.key: view for view in views}
+        if len(gpus) > MAX_GPUS:
+            self.count("metrics", (Problem(reason="too_many_gpus", count=len(gpus) - MAX_GPUS),))
         return Snapshot(
             taken=self._clock.time(),
             taken_monotonic=self._clock.monotonic(),
             views=tuple(sorted(views, key=lambda view: view.rank.key)),
-            gpus=gpus,
+            gpus=gpus[:MAX_GPUS],
             status=self._status(scrape_seconds, too_many=len(ranks) - len(shown)),
         )
 

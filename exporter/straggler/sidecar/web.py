@@ -5,11 +5,13 @@ The only place where a listening socket is made: encryption and authentication o
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from http.server import ThreadingHTTPServer
 from typing import Any
 
@@ -40,7 +42,7 @@ class WebServer:
     """
 
     def __init__(self, host: str, port: int, respond: Respond, limits: WebLimits, count_refused: CountRefused) -> None:
-        self._server = _Server(host, port, respond, limits, count_refused)
+        self._server = _listen(host, port, partial(_Server, respond, limits, count_refused))
         self._thread = threading.Thread(target=self._serve, name="web", daemon=True)
 
     @property
@@ -68,14 +70,21 @@ class _Server(ThreadingHTTPServer, Host):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, host: str, port: int, respond: Respond, limits: WebLimits, count_refused: CountRefused) -> None:
+    def __init__(
+        self,
+        respond: Respond,
+        limits: WebLimits,
+        count_refused: CountRefused,
+        family: socket.AddressFamily,
+        address: Any,
+    ) -> None:
         self.respond = respond
         self.limits = limits
         self.count_refused = count_refused
         self.under_way = 0
         self._under_way_lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(limits.connections)
-        self.address_family, address = _resolve(host, port)
+        self.address_family = family
         super().__init__(address, Handler)
 
     def answering(self, change: int) -> None:
@@ -127,10 +136,14 @@ class _Server(ThreadingHTTPServer, Host):
         _log.exception("connection from %s", client_address)
 
 
-def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+def _listen(host: str, port: int, make: Callable[[socket.AddressFamily, Any], _Server]) -> _Server:
     if not host:
         if socket.has_dualstack_ipv6():
-            return socket.AF_INET6, ("::", port)
-        return socket.AF_INET, ("0.0.0.0", port)  # noqa: S104 - every address is what was asked for
+            try:
+                return make(socket.AF_INET6, ("::", port))
+            except OSError as error:
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # IPv6 is switched off
+                    raise
+        return make(socket.AF_INET, ("0.0.0.0", port))  # noqa: S104 - every address is what was asked for
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    return family, address
+    return make(family, address)
