@@ -8,8 +8,8 @@ expressions look back over are divided too.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Collection
+from importlib import metadata
 from pathlib import Path
 
 import yaml
@@ -17,7 +17,9 @@ import yaml
 from straggler.errors import ConfigError, ParseError
 
 _CHECKOUT = Path(__file__).resolve().parents[3] / "rules"
-_INSTALLED = Path(sys.prefix) / "share" / "straggler-exporter" / "rules"
+_DISTRIBUTION = "straggler-exporter"
+_INSTALLED = f"share/{_DISTRIBUTION}/rules/"
+"""Part of the path of each rule file in an installed distribution, wherever the installer has put it."""
 
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_000}
 # Prometheus 2.42, promql duration: 1h30m, 90s, 0
@@ -33,11 +35,19 @@ def find_rules(chosen: Path | None = None) -> Path:
     Raises:
         ConfigError: it is not there, or holds no rules.
     """
-    for place in (chosen,) if chosen else (_CHECKOUT, _INSTALLED):
+    for place in (chosen,) if chosen else (_CHECKOUT, *_installed()):
         if any(rule_files(place)):
             return place
-    looked = chosen or f"{_CHECKOUT} and {_INSTALLED}"
+    looked = chosen or f"{_CHECKOUT} and in the installed {_DISTRIBUTION}"
     raise ConfigError("rules", f"no alerts/*.yaml in {looked}: give the directory with --rules DIR")
+
+
+def _installed() -> set[Path]:
+    try:
+        files = metadata.files(_DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return set()
+    return {Path(str(file.locate())).resolve().parents[1] for file in files if _INSTALLED in file.as_posix()}
 
 
 def rule_files(rules: Path) -> list[Path]:
