@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from http import HTTPStatus
 from io import StringIO
@@ -135,6 +139,41 @@ def test_once(site: str, capsys: pytest.CaptureFixture[str]) -> None:
     """``--once`` prints the table and ends."""
     assert main(["top", f"{site}/good", "--once"]) == 0
     assert "slow: 2" in capsys.readouterr().out
+
+
+def test_live_until_interrupted(site: str) -> None:
+    """In a terminal the table stays and is renewed until Ctrl-C, which is exit code 130 and no traceback."""
+    master, slave = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "straggler", "top", f"{site}/good", "--interval", "0.1"],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "40"},
+    )
+    os.close(slave)
+    shown = b""
+    try:
+        while shown.count(b"slow: 2") < 3:
+            shown += os.read(master, 65_536)
+        process.send_signal(signal.SIGINT)
+        while process.poll() is None:
+            shown += _read_rest(master)
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+        process.wait(30)
+        os.close(master)
+
+    assert b"Traceback" not in shown
+
+
+def _read_rest(terminal: int) -> bytes:
+    """What a process says at its end; a terminal whose other side is closed is an error to read."""
+    try:
+        return os.read(terminal, 65_536)
+    except OSError:
+        return b""
 
 
 def test_json(site: str, capsys: pytest.CaptureFixture[str]) -> None:
