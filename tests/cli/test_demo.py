@@ -1,0 +1,217 @@
+"""``straggler demo``: flags, what it shows, what it reports. That it works is tested end to end."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from straggler.cli import demo
+from straggler.cli.demo_screen import Screen, one_line
+from straggler.errors import ConfigError
+from straggler.simulate.demonstration import Plan, Report
+from straggler.simulate.measure import Pace
+from straggler.simulate.outcome import Outcome
+from straggler.simulate.scenario import Fault, Scenario
+from straggler.simulate.webhook import Notice
+
+SLOW = Scenario(jitter=0, fault=Fault(name="slow-rank", rank=2, factor=1.5, begins_step=228))
+NOTICE = Notice(
+    status="firing",
+    labels={"alertname": "TrainingStraggler", "severity": "warning", "rank": "2"},
+    annotations={"summary": "demo waits for rank 2", "description": "1.38x its\npeers", "runbook_url": "https://r/x"},
+    received_ns=18_500_000_000,
+)
+PACE = Pace(healthy_step_seconds=0.0444, slow_step_seconds=0.0572, healthy_own_seconds=0.0341, slow_own_seconds=0.0471)
+
+
+def arguments(*flags: str) -> argparse.Namespace:
+    """As the command line gives them."""
+    parser = argparse.ArgumentParser()
+    demo.add_arguments(parser)
+    return parser.parse_args(["--no-prometheus", *flags])
+
+
+def plan_of(*flags: str) -> Plan:
+    """What these flags ask for."""
+    return demo.make_plan(arguments(*flags))[0]
+
+
+def report(problem: str | None = None, plan: Plan | None = None) -> Report:
+    """A run that ended so."""
+    return Report(
+        plan=plan or Plan(scenario=SLOW, rules=Path("rules")),
+        outcome=Outcome(problem=problem, notice=NOTICE),
+        notices=(NOTICE,),
+        slow_since_ns=10_000_000_000,
+        pace=PACE,
+        steps=(400,) * 8,
+        duration_seconds=21.5,
+    )
+
+
+def shown(*, terminal: bool = False) -> tuple[Screen, io.StringIO]:
+    """A screen and what it has shown."""
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=terminal, width=100, highlight=False, color_system=None)
+    return Screen(Plan(scenario=SLOW, rules=Path("rules")), console), output
+
+
+def test_default_plan() -> None:
+    """Without flags: eight ranks, rank 2 slower by half after 12 s, a minute of patience."""
+    plan = plan_of()
+
+    assert plan.scenario.ranks == 8
+    assert plan.scenario.fault == Fault(name="slow-rank", rank=2, factor=1.5, begins_step=1 + round(12 / 0.044))
+    assert plan.timeout_seconds == 60
+    assert plan.duration_seconds == 0
+
+
+@pytest.mark.parametrize("flags", [("--slow-factor", "1"), ("--fault", "none")])
+def test_healthy_plan_lasts_two_minutes(flags: tuple[str, ...]) -> None:
+    """A run in which nobody is slow is watched for two minutes, or as long as one says."""
+    assert plan_of(*flags).scenario.healthy
+    assert plan_of(*flags).duration_seconds == 120
+    assert plan_of(*flags, "--duration", "7").duration_seconds == 7
+
+
+def test_slow_rank_fits_small_runs() -> None:
+    """The default slow rank exists in a run of two as well."""
+    assert plan_of("--ranks", "2").scenario.fault.rank == 1
+
+
+@pytest.mark.parametrize("flag", ["--timeout", "--duration", "--slow-after"])
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "1e9"])
+def test_impossible_times_are_refused(flag: str, value: str) -> None:
+    """A time that is none is refused, and the error names the flag."""
+    with pytest.raises(ConfigError) as refused:
+        plan_of(flag, value)
+    assert refused.value.key == flag.removeprefix("--")
+
+
+def test_json_of_a_success() -> None:
+    """The object has the keys that the help describes, and it is JSON."""
+    result: dict[str, Any] = json.loads(json.dumps(demo.as_json(report())))
+
+    assert result["ok"] is True
+    assert result["engine"] == "prometheus"
+    assert result["alert"]["rank"] == 2
+    assert result["seconds_to_alert"] == pytest.approx(8.5)
+    assert result["efficiency"]["measured"] == pytest.approx(444 / 572)
+    assert result["efficiency"]["expected"] == pytest.approx(44 / 57)
+    assert result["fired"] == ["TrainingStraggler"]
+    for key in result:
+        assert key in demo.JSON_KEYS
+
+
+def test_json_of_a_healthy_run() -> None:
+    """Nothing is expected to be slow, so there is no slow rank, no alert and no efficiency."""
+    healthy = Report(
+        plan=Plan(scenario=Scenario(), rules=None),
+        outcome=Outcome(problem=None),
+        notices=(),
+        slow_since_ns=None,
+        pace=Pace(healthy_step_seconds=0.044, slow_step_seconds=None, healthy_own_seconds=0.034, slow_own_seconds=None),
+        steps=(2700,) * 8,
+        duration_seconds=120.2,
+    )
+    result = demo.as_json(healthy)
+
+    assert result["engine"] == "embedded"
+    assert result["slow_rank"] is None
+    assert result["alert"] is None
+    assert result["seconds_to_alert"] is None
+    assert result["efficiency"] == {"measured": None, "expected": None}
+
+
+def test_alert_is_shown_as_on_call_gets_it() -> None:
+    """Name, severity and delay, then summary, description and runbook, each text on lines of its own."""
+    screen, output = shown()
+    screen.alert(NOTICE, 8.5)
+    text = output.getvalue()
+
+    assert "TrainingStraggler · warning, 8.5 s after the first slow step" in text
+    assert "demo waits for rank 2" in text
+    assert "1.38x its peers" in text
+    assert "https://r/x" in text
+
+
+def test_result_compares_with_the_expected() -> None:
+    """At the end measured and expected figures stand side by side."""
+    screen, output = shown()
+    screen.result(report())
+    lines = output.getvalue().splitlines()
+
+    assert any("step, healthy" in line and "44.4 ms" in line and "44.0 ms" in line for line in lines)
+    assert any("step, slow" in line and "57.2 ms" in line and "57.0 ms" in line for line in lines)
+    assert any("efficiency left" in line and "77.6%" in line and "77.2%" in line for line in lines)
+    assert lines[-1] == "rank 2 named 8.5 s after its first slow step"
+
+
+def test_failure_is_told() -> None:
+    """What is not as it should be is the last line."""
+    screen, output = shown()
+    screen.result(report(problem="no alert within 60 s after the first slow step"))
+
+    assert output.getvalue().splitlines()[-1].endswith("no alert within 60 s after the first slow step")
+
+
+def test_text_with_brackets_is_shown_as_it_is() -> None:
+    """Text from elsewhere is never taken for markup."""
+    screen, output = shown()
+    screen.say("[bold]no markup[/bold]")
+    screen.alert(
+        Notice(status="firing", labels={"alertname": "A"}, annotations={"summary": "[red]x"}, received_ns=0), None
+    )
+
+    assert "[bold]no markup[/bold]" in output.getvalue()
+    assert "[red]x" in output.getvalue()
+
+
+RANKS = {
+    "ranks": [
+        {
+            "run": "demo",
+            "rank": rank,
+            "peer_group": "0",
+            "state": "running",
+            "step": 10,
+            "step_seconds": 0.057,
+            "own_seconds": 0.047 if rank == 2 else 0.034,
+            "slowdown_ratio": 1.38 if rank == 2 else 1.0,
+            **({"slow": "critical"} if rank == 2 else {}),
+        }
+        for rank in range(4)
+    ],
+    "sources": [],
+}
+
+
+def test_one_line_names_who_stands_out() -> None:
+    """Step, own time of the rest, and the longest with its rank."""
+    assert one_line(RANKS) == "step 57.0 ms, own 34.0 ms; rank 2 own 47.0 ms, 1.38x, critical"
+    assert one_line({"ranks": []}) == "waiting for the first steps"
+
+
+def test_lines_come_every_few_seconds() -> None:
+    """Without a terminal there is a line every four seconds, not one each second."""
+    screen, output = shown()
+    for second in range(9):
+        screen.look(second, RANKS)
+
+    assert len(output.getvalue().splitlines()) == 3
+
+
+def test_terminal_has_a_table() -> None:
+    """On a terminal the ranks are a table that stays when the run ends."""
+    screen, output = shown(terminal=True)
+    screen.look(1, RANKS)
+    screen.end()
+
+    assert "slowdown" in output.getvalue()
+    assert "1.38" in output.getvalue()
