@@ -34,7 +34,7 @@ REPEAT_SECONDS = 4 * 3600.0
 MOST_RESOLVED = 1000
 
 Post = Callable[[str, Any], None]
-"""Sends one JSON body to an address, or raises ``requests.RequestException``."""
+"""Sends one JSON body to an address, or raises ``OSError`` (as ``requests`` does) or ``ValueError``."""
 
 
 class Delivery(NamedTuple):
@@ -57,15 +57,23 @@ def poster(*, authorization: str = "", ca_file: str | None = None, timeout: floa
         timeout: seconds to connect, and between two bytes of the answer.
     """
     session = requests.Session()
-    if authorization:
-        session.headers["Authorization"] = authorization
-    session.verify = ca_file or True
+
+    def authorize(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if authorization:
+            request.headers["Authorization"] = authorization
+        return request
+
+    # Without an authentication of its own, requests would take the one that it finds in ~/.netrc.
+    session.auth = authorize
 
     def post(url: str, body: Any) -> None:
-        # A redirect would turn the POST into a GET and report success.
-        response = session.post(url, json=body, timeout=timeout, allow_redirects=False)
-        if not response.ok or response.is_redirect:
-            raise requests.HTTPError(f"{response.status_code} {response.reason}: {response.text[:200]}")
+        # A redirect would turn the POST into a GET and report success. The answer's body is not waited for.
+        with session.post(
+            url, json=body, timeout=timeout, allow_redirects=False, stream=True, verify=ca_file or True
+        ) as response:
+            if not response.ok or response.is_redirect:
+                told = response.raw.read(200, decode_content=True).decode("utf-8", "replace").strip()
+                raise requests.HTTPError(f"{response.status_code} {response.reason}: {told}")
 
     return post
 
@@ -143,7 +151,7 @@ class HttpNotifier:
                 for body in self._bodies(firing, resolved):
                     self._post(self._url, body)
                     self._sent += 1
-            except requests.RequestException as error:
+            except (OSError, ValueError) as error:
                 self._report(error)
                 if pause is None or self._sleep(pause):
                     break
