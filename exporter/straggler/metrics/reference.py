@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 
 from straggler.metrics.catalogue import (
@@ -27,7 +28,7 @@ steps are counted and an alert can say where it was.
 _RANK_TEXT = """\
 Labels of every series: {labels}. None of them collides with the labels of a scrape target, so `honor_labels` is not
 needed. Further labels are named in the table. `training_recent_` gauges are what the rules compare; the counters serve
-trends, cost and dashboards: `rate(training_own_seconds_total[5m]) / (rate(training_step_seconds_count[5m]) > 0)`.
+trends, cost and dashboards: `rate(training_step_seconds_sum[5m]) / (rate(training_step_seconds_count[5m]) > 0)`.
 
 `training_rank_info` has these labels besides: {info}. Join it in annotations and dashboards; a join inside an alert's
 expression fails for all ranks as soon as one rank has two of them.
@@ -51,16 +52,22 @@ def render_reference() -> str:
     parts = [
         _HEAD,
         "## Ranks\n",
-        _RANK_TEXT.format(labels=_codes(RANK_LABELS), info=_codes(info)),
+        _fill(_RANK_TEXT.format(labels=_codes(RANK_LABELS), info=_codes(info))),
         _table(RANK_METRICS, frozenset(INFO_LABELS)),
         "## GPUs\n",
-        _GPU_TEXT.format(labels=_codes(GPU_LABELS)),
+        _fill(_GPU_TEXT.format(labels=_codes(GPU_LABELS))),
         _table(GPU_METRICS, frozenset(GPU_LABELS)),
         "## Exporter\n",
         _EXPORTER_TEXT,
         _table(EXPORTER_METRICS, frozenset()),
     ]
     return "\n".join(parts)
+
+
+def _fill(text: str) -> str:
+    paragraphs = text.strip().split("\n\n")
+    filled = (textwrap.fill(part, 120, break_long_words=False, break_on_hyphens=False) for part in paragraphs)
+    return "\n\n".join(filled) + "\n"
 
 
 def _table(metrics: Iterable[Metric], common: frozenset[str]) -> str:
