@@ -25,6 +25,9 @@ columns (durations in seconds, or see --unit):
 step, rank and wall are needed, and own or wait. A rank is compared with the ranks of its peer_group; a verdict needs
 32 steps, and holds in the recording for as long as the live alert waits.
 
+After --openmetrics OUT, `promtool tsdb create-blocks-from openmetrics OUT DIR` makes blocks for the data directory of a
+Prometheus, so that rules and dashboards can be tried on last month.
+
 exit codes: 0 done, whatever was found; 1 a verdict was found and --fail-on-verdict was given; 2 wrong use, or a file
 that cannot be read.
 """

@@ -40,6 +40,8 @@ _ROUNDING = 1.001
 # 46,63 and 1.234,5: decimal commas, as spreadsheets write them in half of Europe
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:\.\d{3})*,\d+")
 
+_NO_PHASES: Mapping[str, int] = {}
+
 Row = tuple[int, Sequence[Any]]
 """Line number, and the fields: texts, or a typed table's own values; ``None`` and ``""`` are absent."""
 
@@ -119,7 +121,9 @@ class _RowParser:
         wall = self._duration("wall")
         if wall is None:
             raise _RefusedError("missing_value", "wall is empty")
-        phases = {name: value for name in self._phases if (value := self._duration(name)) is not None}
+        phases: Mapping[str, int] = _NO_PHASES
+        if self._phases:
+            phases = {name: value for name in self._phases if (value := self._duration(name)) is not None}
         own, wait = self._own_and_wait(wall, phases)
         end = self._time()
         if (step, rank) in self._seen:
