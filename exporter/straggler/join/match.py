@@ -37,7 +37,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from straggler.join.evidence import EVIDENCE
-from straggler.join.page import Found, GpuPage, agree, are_equal_whole_gpus
+from straggler.join.known import Found, KnownGpus, agree, are_equal_whole_gpus
 from straggler.join.view import RankView
 from straggler.join.visible import named_gpu, read_name, visible_entries, visible_gpu
 from straggler.model.gpu import GpuFacts, GpuKey
@@ -63,13 +63,13 @@ def match(
     Returns:
         One view for each rank, in the order of ``ranks``.
     """
-    page = GpuPage(gpus)
+    known = KnownGpus(gpus)
     living = [rank for rank in ranks if rank.alive]
-    proof = _Proof(living, page, node_proven=node_proven)
-    claims = [_claim(rank, page, living, proof) for rank in ranks]
+    proof = _Proof(living, known, node_proven=node_proven)
+    claims = [_claim(rank, known, living, proof) for rank in ranks]
     lost = _claimed_twice(claims, sharing=sharing)
     return tuple(
-        _view(rank, page, ("", Found(None, "gpu_claimed_twice")) if index in lost else claims[index])
+        _view(rank, known, ("", Found(None, "gpu_claimed_twice")) if index in lost else claims[index])
         for index, rank in enumerate(ranks)
     )
 
@@ -77,9 +77,9 @@ def match(
 class _Proof:
     """For which ranks the page is known to be of their node."""
 
-    def __init__(self, living: Sequence[RankFacts], page: GpuPage, *, node_proven: bool) -> None:
-        on_page = [rank for rank in living if any(page.has_uuid(uuid) for uuid in _uuids(rank))]
-        self._of_one_node = page.is_of_one_node
+    def __init__(self, living: Sequence[RankFacts], known: KnownGpus, *, node_proven: bool) -> None:
+        on_page = [rank for rank in living if any(known.has_uuid(uuid) for uuid in _uuids(rank))]
+        self._of_one_node = known.is_of_one_node
         self._for_rings = node_proven or any(rank.source == "rings" for rank in on_page)
         self._nodes = {rank.identity.node for rank in on_page if rank.identity.node}
 
@@ -96,11 +96,11 @@ def _uuids(rank: RankFacts) -> list[str]:
     return [named.uuid for named in (named_gpu(rank.identity), *names) if named and is_full_uuid(named.uuid)]
 
 
-def _claim(rank: RankFacts, page: GpuPage, living: Sequence[RankFacts], proof: _Proof) -> _Claim:
+def _claim(rank: RankFacts, known: KnownGpus, living: Sequence[RankFacts], proof: _Proof) -> _Claim:
     """Follow the strongest evidence that a rank has."""
     if not rank.alive:
         return "", Found(None, "rank_gone")
-    if not page.by_key:
+    if not known.by_key:
         return "", Found(None, "no_gpu_facts")
     proven = proof.holds_for(rank)
     identity = rank.identity
@@ -108,23 +108,29 @@ def _claim(rank: RankFacts, page: GpuPage, living: Sequence[RankFacts], proof: _
     named = named_gpu(identity)
     unresolved = None
     if named is not None:
-        found = page.by_name(named, proven=proven)
+        found = known.by_name(named, proven=proven)
         if found.reason != "mig_uuid_unresolved":
             return "uuid", found
         unresolved = found  # the instance may still be found by bus id and number
     visible = visible_gpu(identity)
     if named is None and visible is not None and visible.named is not None:
-        found = page.by_name(visible.named, proven=proven)
-        if found.key is not None and bus_id and not agree(page.by_key[found.key].pci_bus_id, bus_id):
+        found = known.by_name(visible.named, proven=proven)
+        if found.key is not None and bus_id and not agree(known.by_key[found.key].pci_bus_id, bus_id):
             found = Found(None, "contradictory")
         if found.reason != "mig_uuid_unresolved":
             return "visible_uuid", found
         unresolved = found
-    return _weaker_claim(rank, page, living, bus_id, unresolved, proven=proven)
+    return _weaker_claim(rank, known, living, bus_id, unresolved, proven=proven)
 
 
 def _weaker_claim(
-    rank: RankFacts, page: GpuPage, living: Sequence[RankFacts], bus_id: str, unresolved: Found | None, *, proven: bool
+    rank: RankFacts,
+    known: KnownGpus,
+    living: Sequence[RankFacts],
+    bus_id: str,
+    unresolved: Found | None,
+    *,
+    proven: bool,
 ) -> _Claim:
     """Follow what means something only on one node."""
     identity = rank.identity
@@ -134,19 +140,19 @@ def _weaker_claim(
     if not proven:
         return "", unresolved or Found(None, "page_unproven")
     if bus_id:
-        found = page.by_bus_id(bus_id, identity.gpu_instance)
-        if found.reason != "bus_id_not_on_page" or page.knows_all_bus_ids:
+        found = known.by_bus_id(bus_id, identity.gpu_instance)
+        if found.reason != "bus_id_not_on_page" or known.knows_all_bus_ids:
             return "pci_bus_id", found
     if unresolved is not None:  # an index counts whole GPUs, and a pod may have several instances
         return "", unresolved
     if sees_gpus:
-        found = _by_index(identity, page)
+        found = _by_index(identity, known)
         if found.key is not None:
             return "gpu_index", found
-    return ("pod", _of_pod(rank, page, living)) if identity.pod else ("", Found(None, "ambiguous"))
+    return ("pod", _of_pod(rank, known, living)) if identity.pod else ("", Found(None, "ambiguous"))
 
 
-def _by_index(identity: Identity, page: GpuPage) -> Found:
+def _by_index(identity: Identity, known: KnownGpus) -> Found:
     """Find the GPU by the index that the rank knows, or that CUDA_VISIBLE_DEVICES or else ``local_rank`` gives it."""
     visible = visible_gpu(identity)
     if visible is not None:
@@ -156,12 +162,12 @@ def _by_index(identity: Identity, page: GpuPage) -> Found:
     else:
         return Found(None, "ambiguous")
     index = index if identity.gpu is None else identity.gpu
-    return Found(None, "ambiguous") if index is None else page.by_index(index, total)
+    return Found(None, "ambiguous") if index is None else known.by_index(index, total)
 
 
-def _of_pod(rank: RankFacts, page: GpuPage, living: Sequence[RankFacts]) -> Found:
+def _of_pod(rank: RankFacts, known: KnownGpus, living: Sequence[RankFacts]) -> Found:
     identity = rank.identity
-    gpus = page.of_pod(identity.namespace, identity.pod, identity.container)
+    gpus = known.of_pod(identity.namespace, identity.pod, identity.container)
     ranks = [other.identity for other in living if _same_pod(rank, other)]
     count = len(gpus)
     if not gpus or len(ranks) != count:
@@ -201,8 +207,8 @@ def _claimed_twice(claims: Sequence[_Claim], *, sharing: bool) -> set[int]:
     return lost
 
 
-def _view(rank: RankFacts, page: GpuPage, claim: _Claim) -> RankView:
+def _view(rank: RankFacts, known: KnownGpus, claim: _Claim) -> RankView:
     evidence, found = claim
     if found.key is None:
         return RankView(rank=rank, gpu=None, evidence="", unmatched_reason=found.reason)
-    return RankView(rank=rank, gpu=page.by_key[found.key], evidence=evidence, unmatched_reason="")
+    return RankView(rank=rank, gpu=known.by_key[found.key], evidence=evidence, unmatched_reason="")

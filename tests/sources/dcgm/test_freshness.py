@@ -234,7 +234,8 @@ def test_sm_activity_absent() -> None:
     (problem,) = judged.blind
 
     assert (problem.reason, problem.count) == ("sm_active_absent", 2)
-    assert "DCGM_FI_PROF_SM_UTIL_RATIO, gauge" in problem.detail
+    assert problem.detail.startswith("add to the csv file of dcgm-exporter: DCGM_FI_PROF_SM_UTIL_RATIO, gauge, ")
+    assert problem.detail.endswith("DCGM_FI_PROF_TENSOR_UTIL_RATIO, gauge, Share of cycles with the tensor pipe busy.")
     assert "DCGM_FI_DEV_GPU_UTIL_RATIO" not in problem.detail
 
 

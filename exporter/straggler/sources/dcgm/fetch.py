@@ -27,8 +27,8 @@ from requests.auth import HTTPBasicAuth
 from straggler.errors import SourceFailedError
 from straggler.sources.dcgm.watchdog import Watchdog, WatchedAdapter, watchdog
 
-MAX_BODY_BYTES: Final = 16 * 1024 * 1024
-"""A page of 8 GPUs is some 50 kB; one of 128 instances with all fields, 10 MB."""
+MAX_BODY_BYTES: Final = 8 * 1024 * 1024
+"""A page of 8 GPUs is some 60 kB; one of 112 GPU instances with all fields is 3 MB, and with copies for jobs, 6."""
 
 _CHUNK_BYTES: Final = 64 * 1024
 _HEADERS: Final = {

@@ -230,7 +230,8 @@ FIELDS: Final[tuple[Field, ...]] = (
         "NVLINK_RECOVERY_ERROR_COUNT_TOTAL NVLINK_RECOVERY_ERROR_TOTAL dcgm_nvlink_recovery_error_count_total",
     ),
     # NVML gives POWER and SYNC_BOOST violations the same field ids as the event counters SW_POWER_CAP and SYNC_BOOST:
-    # they are one thing. A THERMAL violation is software's or hardware's slowdown, unsaid which.
+    # they are one thing. A THERMAL violation is software's or hardware's slowdown, unsaid which. Of the names in
+    # seconds only POWER's was seen written out; a wrong one would never match.
     _event_ns("sw_power_cap", "CLOCKS_EVENT_REASON_SW_POWER_CAP_NS POWER_VIOLATION dcgm_power_violation"),
     _event_seconds("sw_power_cap", "GPU_POWER_THROTTLE_SECONDS_TOTAL"),
     _event_ns("sync_boost", "CLOCKS_EVENT_REASON_SYNC_BOOST_NS SYNC_BOOST_VIOLATION dcgm_sync_boost_violation"),

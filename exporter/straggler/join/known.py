@@ -24,7 +24,7 @@ class Found(NamedTuple):
     """One of ``evidence.UNMATCHED``."""
 
 
-class GpuPage:
+class KnownGpus:
     """What ranks can be on: whole GPUs, and the instances of divided ones.
 
     Args:
