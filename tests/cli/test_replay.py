@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -233,6 +234,26 @@ def test_backfill(tmp_path: Path) -> None:
     assert times
     assert 1_700_000_000_000 < times[0] < times[-1] <= 1_700_000_180_000
     assert all(line.split()[-2] == "1.5" for line in dump.splitlines())
+
+
+def test_needs_only_the_standard_library(tmp_path: Path) -> None:
+    """Replay runs where only the hook is installed; the metrics alone need the extra, and it is said which."""
+    path = write_csv(tmp_path / "f.csv", job(4, 40, healthy()))
+    code = (
+        "import sys\n"
+        "for name in ('prometheus_client', 'pydantic', 'requests', 'yaml', 'rich'): sys.modules[name] = None\n"
+        "from straggler.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", code, "replay", str(path), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert run("--json").returncode == 0
+    refused = run("--openmetrics", str(tmp_path / "out"))
+    assert refused.returncode == 2
+    assert "openmetrics: needs prometheus_client" in refused.stderr
 
 
 def test_backfill_page_has_catalogue_names_only(tmp_path: Path) -> None:

@@ -101,8 +101,12 @@ def _run_name(file: str) -> str:
 
 
 def _write_openmetrics(path: Path, result: Replay, name: str) -> None:
-    from straggler.metrics.backfill import backfill_lines
-
+    try:
+        from straggler.metrics.backfill import backfill_lines
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "openmetrics", f"needs {error.name}; install it with: pip install 'straggler-exporter[sidecar]'"
+        ) from error
     try:
         with path.open("w", encoding="utf-8") as stream:
             stream.writelines(backfill_lines(result.line, name))
