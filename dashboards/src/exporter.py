@@ -123,18 +123,22 @@ def _sources() -> list[Json]:
             f'0 * (max by ({_BY}, source) ({state}, state="ok"}}) == 1)',
         ]
     )
-    worst = f'topk(24, max by ({_BY}, source) (max_over_time({state}, state=~"failed|stale"}}[$__range] @ end())))'
+    ever = "[$__range] @ end()"
+    worst = (
+        f'topk(20, 2 * max by ({_BY}, source) (max_over_time({state}, state=~"failed|stale"}}{ever}))\n'
+        f'+ max by ({_BY}, source) (max_over_time({state}, state="ok"}}{ever})))'
+    )
     return [
         states(
             10,
             "Sources, the troubled first",
-            "How each source of each exporter is, at most 24: those that were failed or stale in the time range come "
+            "How each source of each exporter is, at most 20: those that were failed or stale in the time range come "
             "first. absent: not on this machine, normal. stale: it answers, but what it says has stopped changing "
             "while the ranks step. failed: it is there and gives nothing; the exporter's log says why.",
             [query(f"({code})\nand on ({_BY}, source)\n{worst}", "{{source}} on {{instance}}")],
             texts=SOURCE_STATES,
             unit="none",
-            size=(14, 9),
+            size=(14, 11),
         ),
         timeseries(
             11,
@@ -146,7 +150,7 @@ def _sources() -> list[Json]:
             decimals=0,
             low=0,
             overrides=colours({"ok": GOOD, "absent": GREY, "stale": WARNING, "failed": CRITICAL}),
-            size=(10, 9),
+            size=(10, 11),
         ),
     ]
 
@@ -172,11 +176,11 @@ def _blindness() -> list[Json]:
                 "Value #A": "things",
             },
             sort="things",
-            size=(12, 8),
-            overrides=[override("things", decimals=0, custom__width=90)],
+            size=(12, 7),
+            overrides=[override("things", unit="none", decimals=0, custom__width=90)],
             empty="nothing: all is seen",
         ),
-        firing_alerts(21, 'cluster=~"$cluster", alertname=~"Straggler.+"', size=(12, 8)),
+        firing_alerts(21, 'cluster=~"$cluster", alertname=~"Straggler.+"', size=(12, 7), runs=True),
         timeseries(
             22,
             "Ranks without a GPU, by reason",
@@ -187,7 +191,8 @@ def _blindness() -> list[Json]:
             decimals=0,
             low=0,
             custom={"axisSoftMax": 1},
-            size=(12, 7),
+            size=(12, 6),
+            empty="none",
         ),
         timeseries(
             23,
@@ -204,7 +209,8 @@ def _blindness() -> list[Json]:
             decimals=0,
             low=0,
             custom={"axisSoftMax": 1},
-            size=(12, 7),
+            size=(12, 6),
+            empty="none",
         ),
     ]
 
@@ -222,8 +228,9 @@ def _intake() -> list[Json]:
                     "{{source}} {{reason}}",
                 )
             ],
-            unit="ops",
+            unit="eps",
             low=0,
+            custom={"axisSoftMax": 1},
         ),
         timeseries(
             31,
@@ -234,7 +241,7 @@ def _intake() -> list[Json]:
                 query(f"sum(rate(straggler_exporter_records_read_total{{{_WHERE}}}{_RATE}))", "read"),
                 query(f"sum(rate(straggler_exporter_records_missed_total{{{_WHERE}}}{_RATE}))", "missed"),
             ],
-            unit="ops",
+            unit="recps",
             low=0,
             overrides=[
                 *colours({"read": "blue"}),
@@ -242,6 +249,7 @@ def _intake() -> list[Json]:
                     "missed",
                     color={"mode": "fixed", "fixedColor": CRITICAL},
                     custom__axisPlacement="right",
+                    custom__axisSoftMax=1,
                 ),
             ],
         ),
@@ -276,6 +284,7 @@ def _intake() -> list[Json]:
             [query(f"max by (source) (straggler_exporter_source_age_seconds{{{_WHERE}}})", "{{source}}")],
             unit="s",
             low=0,
+            custom={"axisSoftMax": 60},
             size=(8, 7),
         ),
     ]

@@ -18,9 +18,17 @@ GOOD, WARNING, CRITICAL = "green", "orange", "red"
 CALM = "text"
 """For numbers that are neither good nor bad."""
 
+TIMES = "suffix:x"
+"""A unit: 1.35x."""
+
 SLOWDOWN_STEPS = ((None, GOOD), (1.10, WARNING), (1.20, CRITICAL))
 """The warning and critical ratios of ``detect/policy.py``; a test holds the two together."""
+SLOWDOWN_CELL_STEPS = ((None, "transparent"), *SLOWDOWN_STEPS[1:])
+"""In a table only what is slow has a colour."""
 LOST_STEPS = ((None, GOOD), (0.05, WARNING), (0.15, CRITICAL))
+
+_CELLS = 150
+"""Columns of a heatmap: narrower ones are stripes."""
 
 Step = tuple[float | None, str]
 
@@ -159,6 +167,7 @@ def stat(
     size: tuple[int, int] = (4, 4),
     loud: bool = False,
     named: bool = False,
+    words: bool = False,
     trend: bool = False,
     **settings: Any,
 ) -> Json:
@@ -172,13 +181,14 @@ def stat(
         size: width and height.
         loud: colour the whole panel, not the number alone.
         named: write the legend above the number.
+        words: write the legend in its place.
         trend: draw the course behind it.
         settings: see ``panel``.
     """
     options = {
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "orientation": "auto",
-        "textMode": "value_and_name" if named else "value",
+        "textMode": "name" if words else "value_and_name" if named else "value",
         "wideLayout": False,
         "colorMode": "background" if loud else "value",
         "graphMode": "area" if trend else "none",
@@ -298,18 +308,19 @@ def heatmap(
     unit: str = "none",
     decimals: int = 2,
 ) -> Json:
-    """One line for each series, from the first at the top; calm at ``low``, glowing at ``high``."""
+    """One line for each series, from the first at the top; hardly visible at ``low``, red at ``high``."""
     options = {
         "calculate": False,
-        "cellGap": 1,
+        "cellGap": 0,
         "cellValues": {"unit": unit, "decimals": decimals},
         "color": {
-            "mode": "scheme",
-            "scheme": "YlOrRd",
+            "mode": "opacity",
+            "fill": "red",
+            "scale": "linear",
+            "scheme": "Reds",
             "steps": 64,
             "reverse": False,
             "exponent": 0.5,
-            "fill": "dark-orange",
             "min": low,
             "max": high,
         },
@@ -322,7 +333,8 @@ def heatmap(
         "yAxis": {"axisPlacement": "left", "reverse": True},
     }
     custom = {"scaleDistribution": {"type": "linear"}}
-    return panel("heatmap", number, title, description, queries, size=size, options=options, unit=unit, custom=custom)
+    made = panel("heatmap", number, title, description, queries, size=size, options=options, unit=unit, custom=custom)
+    return {**made, "maxDataPoints": _CELLS}
 
 
 def states(
@@ -333,6 +345,7 @@ def states(
     *,
     size: tuple[int, int] = (12, 8),
     texts: Mapping[str, tuple[str, str]],
+    legend: bool = True,
     **settings: Any,
 ) -> Json:
     """One band for each series, coloured by its state.
@@ -344,6 +357,7 @@ def states(
         queries: over time; the values are states.
         size: width and height.
         texts: value to (text, colour).
+        legend: list the states below.
         settings: see ``panel``.
     """
     options = {
@@ -352,7 +366,7 @@ def states(
         "alignValue": "left",
         "rowHeight": 0.85,
         "perPage": 24,
-        "legend": {"showLegend": True, "displayMode": "list", "placement": "bottom"},
+        "legend": {"showLegend": legend, "displayMode": "list", "placement": "bottom"},
         "tooltip": {"mode": "single", "sort": "none"},
     }
     custom = {"fillOpacity": 85, "lineWidth": 0}
@@ -417,7 +431,7 @@ def table(
         "sortBy": [{"displayName": sort, "desc": descending}] if sort else [],
     }
     custom = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False, "filterable": False}
-    settings.setdefault("color", fixed(CALM))
+    settings = {"color": fixed(CALM), "unit": "string", **settings}
     return panel(
         "table",
         number,

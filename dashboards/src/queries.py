@@ -105,8 +105,14 @@ def union(values: list[str]) -> str:
 
 
 def alerts(selector: str) -> str:
-    """Since when each alert fires, in milliseconds since 1970."""
-    scope = f'alertname=~"Training.+|Straggler.+", {selector}'
-    firing = f'ALERTS{{alertstate="firing", {scope}}}'
-    since = f"ALERTS_FOR_STATE{{{scope}}} and ignoring (alertstate) {firing}"
-    return f"1000 * min by (alertname, severity, {RANK}) ({since})"
+    """Since when each alert fires, in milliseconds since 1970. A critical one stands for its own warning."""
+
+    def since(severity: str) -> str:
+        scope = f'alertname=~"Training.+|Straggler.+", {severity}, {selector}'
+        firing = f'ALERTS{{alertstate="firing", {scope}}}'
+        active = f"ALERTS_FOR_STATE{{{scope}}} and ignoring (alertstate) {firing}"
+        return f"1000 * min by (alertname, severity, {RANK}) ({active})"
+
+    critical = since('severity="critical"')
+    lesser = since('severity!="critical"')
+    return f"{critical}\nor (\n{lesser}\nunless on (alertname, {RANK})\n{critical}\n)"

@@ -10,6 +10,7 @@ from dashboards.src.panels import (
     GREY,
     OWN,
     SLOWDOWN_STEPS,
+    TIMES,
     WARNING,
     bars,
     colours,
@@ -24,6 +25,7 @@ from dashboards.src.panels import (
 )
 from dashboards.src.queries import (
     PEERS,
+    RUN_LEVEL,
     THIS,
     each_rank,
     named,
@@ -38,12 +40,6 @@ from dashboards.src.tables import LINKS, RANK_UID, RUNBOOKS, alert_marks, firing
 _RATE = "[$__rate_interval]"
 _DASHES = {"fill": "dash", "dash": [8, 6]}
 _IN_GROUP = 'cluster=~"$cluster", run="$run", peer_group="$peer_group"'
-
-
-def _active(colour: str) -> dict[str, tuple[str, str]]:
-    """Texts and colours of a reason: nothing to see while it is not active."""
-    return {"0": ("no", "transparent"), "1": ("active", colour)}
-
 
 _USUAL_REASONS = {
     "gpu_idle": GREY,
@@ -87,11 +83,11 @@ def _headline() -> list[Json]:
             "not this one; take the slowest rank from the Run dashboard.",
             [query(slowdown(THIS), "rank {{rank}} on {{rank_node}}", instant=True)],
             steps=SLOWDOWN_STEPS,
-            unit="none",
+            unit=TIMES,
             decimals=2,
             loud=True,
             named=True,
-            size=(7, 5),
+            size=(6, 5),
             empty="own time is not measured",
         ),
         stat(
@@ -100,7 +96,7 @@ def _headline() -> list[Json]:
             "Recent mean own time of a step. Longer than the peers': this rank is the one they wait for.",
             _this_and_peers("training_recent_own_seconds", instant=True),
             unit="s",
-            decimals=3,
+            decimals=2,
             named=True,
             size=(5, 5),
         ),
@@ -111,7 +107,7 @@ def _headline() -> list[Json]:
             "more is a victim.",
             _this_and_peers("training_recent_wait_seconds", instant=True),
             unit="s",
-            decimals=3,
+            decimals=2,
             named=True,
             size=(5, 5),
         ),
@@ -133,7 +129,8 @@ def _headline() -> list[Json]:
             "What the rank's ring and lock say. hung: no step for too long; crashed: gone without a goodbye.",
             [query(f"max by (state) (training_rank_state{{{THIS}}}) == 1", "{{state}}", instant=True)],
             unit="none",
-            size=(2, 5),
+            words=True,
+            size=(3, 5),
             overrides=[
                 override(state, color=fixed(colour))
                 for state, colour in {"running": GOOD, "hung": WARNING, "crashed": CRITICAL, "finished": GREY}.items()
@@ -170,7 +167,7 @@ def _identity() -> Json:
             "own_reason": "own time",
             "evidence": "evidence",
         },
-        size=(24, 3),
+        size=(24, 4),
         overrides=[
             override("GPU", custom__width=55),
             override("GPU UUID", custom__width=330),
@@ -186,6 +183,20 @@ def _differences() -> list[Json]:
     this = f"max by (phase) ({phases.replace(_IN_GROUP, THIS)})"
     usual = f"quantile by (phase) (0.5, {phases.replace(_IN_GROUP, PEERS)})"
 
+    step = f"max(run:training_recent_step_seconds:mean{{{RUN_LEVEL}}})"
+
+    def activity(selector: str) -> str:
+        """Of the time in which it does not wait: waiting alone lowers the reported one."""
+        parts = [
+            each_rank(metric, selector)
+            for metric in (
+                "training_gpu_sm_active_ratio",
+                "training_recent_step_seconds",
+                "training_recent_own_seconds",
+            )
+        ]
+        return f"{parts[0]} * {parts[1]} / {parts[2]}"
+
     def ratio(text: str, metric: str) -> str:
         return named(f"max({metric}{{{THIS}}}) / (quantile(0.5, {each_rank(metric, PEERS)}) > 0) - 1", "signal", text)
 
@@ -196,8 +207,7 @@ def _differences() -> list[Json]:
     signals = union(
         [
             ratio("SM clock", "training_gpu_sm_clock_hertz"),
-            ratio("SM active", "training_gpu_sm_active_ratio"),
-            ratio("tensor active", "training_gpu_tensor_active_ratio"),
+            named(f"max({activity(THIS)}) / quantile(0.5, {activity(PEERS)}) - 1", "signal", "SM active at work"),
             gpu_ratio("memory clock", "gpu_memory_clock_hertz"),
             gpu_ratio("power", "gpu_power_watts"),
             gpu_ratio("temperature", "gpu_temperature_celsius"),
@@ -209,16 +219,17 @@ def _differences() -> list[Json]:
         bars(
             10,
             "Which phase takes longer",
-            "Seconds a step that this rank spends in each phase beyond the median of its peers. The longest red bar is "
-            "the phase to explain. data: loader or storage. h2d: PCIe. forward, backward: the GPU, or more work than "
-            "others have. other: the host. wait is negative on a straggler: the others wait for it.",
-            [query(f"max by (phase) ({this}\n- on (phase) {usual})", table=True)],
+            "How much longer this rank spends in each phase than the median of its peers, as a share of the step. The "
+            "longest red bar is the phase to explain. data: loader or storage. h2d: PCIe. forward, backward: the GPU, "
+            "or more work than others have. other: the host. wait is negative on a straggler: the others wait for it.",
+            [query(f"({this}\n- on (phase) {usual})\n/ on () group_left () {step} != 0", table=True)],
             x="phase",
             horizontal=True,
             values=True,
-            unit="s",
-            decimals=3,
-            steps=((None, GREY), (0.005, WARNING), (0.05, EXCESS)),
+            unit="percentunit",
+            decimals=0,
+            custom={"axisSoftMin": -0.3, "axisSoftMax": 0.3},
+            steps=((None, GREY), (0.02, WARNING), (0.05, EXCESS)),
             transformations=_name_and_value("phase", "beyond the peers"),
             size=(12, 9),
         ),
@@ -226,17 +237,16 @@ def _differences() -> list[Json]:
             11,
             "What its GPU does differently",
             "This rank's GPU against the median of its peers, as a difference in per cent. A clock that is lower by as "
-            "much as own time is longer: throttled. Hotter at the same power: cooling. Less power at the same clock: "
-            "it has less to do, look at the host and the data. PCIe narrower: a bad slot or riser. All near zero and "
-            "yet slow: more work (long sequences, hot experts), or the host.",
+            "much as own time is longer: throttled. Hotter at the same power: cooling. Less active while at work: "
+            "starved, look at the host and the data. PCIe narrower: a bad slot or riser. All near zero and yet slow: "
+            "more work (long sequences, hot experts), or the host.",
             [query(f"max by (signal) ({signals})", table=True)],
             x="signal",
             horizontal=True,
             values=True,
             unit="percentunit",
             decimals=0,
-            low=-1,
-            high=1,
+            custom={"axisSoftMin": -0.5, "axisSoftMax": 0.5},
             steps=((None, EXCESS), (-0.2, WARNING), (-0.05, GREY), (0.05, WARNING), (0.2, EXCESS)),
             transformations=_name_and_value("signal", "against the peers"),
             size=(12, 9),
@@ -336,12 +346,16 @@ def _gpu() -> list[Json]:
             "What holds the clock down",
             "Clocks event reasons as the driver reports them. Red: heat, a power brake, or the hardware itself: drain "
             "the node. Orange: the power limit, normal for a busy GPU unless the peers' clocks are higher; or sync "
-            "boost, then look at the other GPUs. Blue: somebody set the clocks. Grey: idle.",
-            [query(f"max by (reason) ({on_gpu_of('gpu_clocks_event_reason', THIS)})", "{{reason}}")],
-            texts=_active(CRITICAL),
+            "boost, then look at the other GPUs. Blue: somebody set the clocks. Grey: idle. Only what was active in "
+            "the time range is listed.",
+            [query(f"max by (reason) ({on_gpu_of('gpu_clocks_event_reason', THIS)}) == 1", "{{reason}}")],
+            texts={"1": ("active", CRITICAL)},
+            legend=False,
+            empty="nothing held it down",
             unit="none",
             overrides=[
-                override(reason, mappings=value_texts(_active(colour))) for reason, colour in _USUAL_REASONS.items()
+                override(reason, mappings=value_texts({"1": ("active", colour)}))
+                for reason, colour in _USUAL_REASONS.items()
             ],
         ),
         timeseries(
@@ -391,6 +405,7 @@ def _gpu() -> list[Json]:
             "peers: air, dust, pump; with all GPUs of the node: the node's cooling.",
             _gpu_and_peers("gpu_temperature_celsius"),
             unit="celsius",
+            custom={"axisSoftMin": 30, "axisSoftMax": 90},
             overrides=_TWO_LINES,
         ),
         timeseries(
@@ -547,7 +562,7 @@ def build() -> Json:
             *_headline(),
             _identity(),
             *_differences(),
-            *row(100, "Since when", [*_since_when(), firing_alerts(22, THIS, size=(24, 5))]),
+            *row(100, "Since when", [*_since_when(), firing_alerts(22, THIS, size=(24, 5), runs=False)]),
             *row(101, "Phases", _phases()),
             *row(102, "GPU", _gpu()),
             *row(103, "Links, memory and errors", _links()),

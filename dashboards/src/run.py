@@ -11,6 +11,7 @@ from dashboards.src.panels import (
     LOST_STEPS,
     OWN,
     SLOWDOWN_STEPS,
+    TIMES,
     WAIT,
     WARNING,
     bars,
@@ -73,7 +74,7 @@ def _headline() -> list[Json]:
             "with no waiting; then open it for the reason.",
             [query(f"topk(1, {slowdown(RUN)})", "rank {{rank}} on {{rank_node}}", instant=True)],
             steps=SLOWDOWN_STEPS,
-            unit="none",
+            unit=TIMES,
             decimals=2,
             loud=True,
             named=True,
@@ -189,14 +190,14 @@ def _who() -> list[Json]:
                 },
             ],
             overrides=colours({"own, as the median rank": OWN, "own, beyond it": EXCESS, "waiting": WAIT}),
-            size=(12, 10),
+            size=(12, 12),
         ),
         heatmap(
             11,
             "Slowdown, rank by time",
-            "One line for each rank, at most so many as chosen above: those that were slowest at any time. Dark (light "
-            "in the light theme) is as fast as the peers; the glowing line is the straggler, and its left end is when "
-            "it began. A glowing block of lines is a slow node; dots that jump from line to line are uneven batches; "
+            "One line for each rank, at most so many as chosen above: those that were slowest at any time. Faint is "
+            "as fast as the peers; the red line is the straggler, and its left end is when it began. A red block of "
+            "lines is a slow node; dots that jump from line to line are uneven batches; "
             "a column across all lines is one common stall.",
             [
                 query(
@@ -204,9 +205,9 @@ def _who() -> list[Json]:
                     "rank {{rank}} {{rank_node}}",
                 )
             ],
-            low=1.0,
+            low=0.96,
             high=1.3,
-            size=(12, 10),
+            size=(12, 12),
         ),
     ]
 
@@ -216,41 +217,35 @@ def _since_when() -> list[Json]:
         timeseries(
             20,
             "What the slowest rank costs",
-            "Longest minus median own time in seconds a step (left, area) and as a share of the step (right, dashed); "
-            "the worst peer group. A step up is the moment at which something broke; a slow climb is heat or memory.",
-            [
-                query(f"max(run:training_recent_own_seconds:max_minus_median{{{RUN}}})", "gap"),
-                query(f"max(run:training_recent_own_seconds:max_minus_median_share{{{RUN}}})", "share of the step"),
-            ],
-            unit="s",
+            "Longest minus median own time, as a share of the step; the worst peer group. From 5 % it matters, from "
+            "15 % it is dear (dashed). A step up is the moment at which something broke; a climb is heat or memory.",
+            [query(f"max(run:training_recent_own_seconds:max_minus_median_share{{{RUN}}})", "share of the step")],
+            unit="percentunit",
             low=0,
             fill=25,
-            overrides=[
-                override("gap", color=fixed(EXCESS)),
-                override(
-                    "share of the step",
-                    unit="percentunit",
-                    color=fixed(WARNING),
-                    custom__axisPlacement="right",
-                    custom__fillOpacity=0,
-                    custom__lineStyle={"fill": "dash", "dash": [8, 6]},
-                ),
-            ],
+            lines=True,
+            steps=((None, "transparent"), *LOST_STEPS[1:]),
+            custom={"axisSoftMax": 0.2},
+            overrides=colours({"share of the step": EXCESS}),
         ),
         timeseries(
             21,
-            "Step and own time",
-            "The step (grey) and inside it the longest (red) and the median (blue) own time. Red leaves blue and lifts "
-            "the step: a straggler. Red and blue rise together: everybody has more work. The step rises alone: the "
-            "exchange, so the network.",
+            "Step, own time and gap",
+            "The step (grey), inside it the longest (red) and the median (blue) own time, and below the gap between "
+            "both. Red leaves blue and lifts the step: a straggler. Red and blue rise together: everybody has more "
+            "work. The step rises alone: the exchange, so the network.",
             [
                 query(f"max({_STEP})", "step"),
                 query(f"max(run:training_recent_own_seconds:max{{{RUN}}})", "longest own time"),
                 query(f"max({_MEDIAN})", "median own time"),
+                query(f"max(run:training_recent_own_seconds:max_minus_median{{{RUN}}})", "gap"),
             ],
             unit="s",
             low=0,
-            overrides=colours({"step": WAIT, "longest own time": EXCESS, "median own time": OWN}),
+            overrides=[
+                *colours({"step": WAIT, "longest own time": EXCESS, "median own time": OWN}),
+                override("gap", color=fixed(WARNING), custom__fillOpacity=30, custom__lineWidth=1),
+            ],
         ),
     ]
 
@@ -387,7 +382,10 @@ def build() -> Json:
             *row(
                 100,
                 "Which machine",
-                [worst_ranks(12, RUN, count=8, size=(15, 8), runs=False), firing_alerts(13, RUN, size=(9, 8))],
+                [
+                    worst_ranks(12, RUN, count=8, size=(16, 8), runs=False),
+                    firing_alerts(13, RUN, size=(8, 8), runs=False),
+                ],
             ),
             *row(101, "Since when", _since_when()),
             *row(102, "In which phase", _phases()),

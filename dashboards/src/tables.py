@@ -5,7 +5,8 @@ from __future__ import annotations
 from dashboards.src.grafana import Json, annotation, constant_variable, link
 from dashboards.src.panels import (
     CRITICAL,
-    SLOWDOWN_STEPS,
+    SLOWDOWN_CELL_STEPS,
+    TIMES,
     WARNING,
     override,
     query,
@@ -57,7 +58,7 @@ def worst_ranks(number: int, selector: str, *, count: int, size: tuple[int, int]
         runs: whether ranks of several runs can be among them.
     """
     worst = f"topk({count}, {slowdown(selector)})"
-    identity = f"group by ({RANK}, gpu, UUID, gpu_model, rank_pod) (training_rank_info{{{selector}}})"
+    identity = f"group by ({RANK}, gpu, UUID, rank_pod) (training_rank_info{{{selector}}})"
     since = f'1000 * min by ({RANK}) (ALERTS_FOR_STATE{{alertname="TrainingStraggler", {selector}}})'
     return table(
         number,
@@ -73,18 +74,17 @@ def worst_ranks(number: int, selector: str, *, count: int, size: tuple[int, int]
             query(since, table=True),
         ],
         columns={
-            "cluster": "cluster",
             **({"run": "run"} if runs else {}),
             "rank": "rank",
             "Value #A": "slowdown",
             "Value #E": "slow since",
             "rank_node": "node",
             "gpu": "GPU",
-            "UUID": "GPU UUID",
-            "gpu_model": "model",
-            "rank_pod": "pod",
             "Value #B": "own time",
             "Value #C": "waits",
+            "UUID": "GPU UUID",
+            "rank_pod": "pod",
+            **({"cluster": "cluster"} if runs else {}),
             "peer_group": "peer group",
         },
         sort="slowdown",
@@ -92,27 +92,38 @@ def worst_ranks(number: int, selector: str, *, count: int, size: tuple[int, int]
         overrides=[
             override(
                 "slowdown",
-                unit="none",
+                unit=TIMES,
                 decimals=2,
                 custom__cellOptions=COLOURED_CELL,
                 color={"mode": "thresholds"},
-                thresholds=thresholds(SLOWDOWN_STEPS),
-                custom__width=100,
+                thresholds=thresholds(SLOWDOWN_CELL_STEPS),
+                custom__width=95,
             ),
-            override("rank", links=[TO_RANK], custom__width=80),
-            *([override("run", links=[TO_RUN])] if runs else []),
-            override("GPU", custom__width=60),
-            override("own time", unit="s", decimals=3, custom__width=100),
-            override("waits", unit="s", decimals=3, custom__width=100),
-            override("slow since", unit="dateTimeFromNow", custom__width=140),
+            override("rank", links=[TO_RANK], custom__width=60),
+            *([override("run", links=[TO_RUN], custom__width=140)] if runs else []),
+            override("node", custom__width=150),
+            override("GPU", custom__width=50),
+            override("own time", unit="s", decimals=2, noValue="-", custom__width=85),
+            override("waits", unit="s", decimals=2, noValue="-", custom__width=95),
+            override("slow since", unit="dateTimeFromNow", noValue="-", custom__width=130),
+            override("GPU UUID", custom__width=325),
+            override("pod", custom__width=160),
+            *([override("cluster", custom__width=100)] if runs else []),
             override("peer group", custom__width=100),
         ],
         empty="no rank reports its own time",
     )
 
 
-def firing_alerts(number: int, selector: str, *, size: tuple[int, int]) -> Json:
-    """What fires now, with the runbook a click away."""
+def firing_alerts(number: int, selector: str, *, size: tuple[int, int], runs: bool) -> Json:
+    """What fires now, with the runbook a click away.
+
+    Args:
+        number: panel id.
+        selector: which alerts.
+        size: width and height.
+        runs: whether alerts of several runs can be among them.
+    """
     return table(
         number,
         "Firing alerts",
@@ -124,10 +135,10 @@ def firing_alerts(number: int, selector: str, *, size: tuple[int, int]) -> Json:
             "severity": "severity",
             "alertname": "alert",
             "Value #A": "since",
-            "cluster": "cluster",
-            "run": "run",
+            **({"run": "run"} if runs else {}),
             "rank": "rank",
             "rank_node": "node",
+            **({"cluster": "cluster"} if runs else {}),
         },
         sort="since",
         descending=False,
@@ -137,22 +148,26 @@ def firing_alerts(number: int, selector: str, *, size: tuple[int, int]) -> Json:
                 "severity",
                 mappings=SEVERITIES,
                 custom__cellOptions=COLOURED_CELL,
-                custom__width=90,
+                custom__width=80,
             ),
-            override("alert", links=[TO_RUNBOOK]),
-            override("since", unit="dateTimeFromNow", custom__width=130),
-            override("run", links=[TO_RUN]),
-            override("rank", links=[TO_RANK], custom__width=70),
+            override("alert", links=[TO_RUNBOOK], custom__width=170),
+            override("since", unit="dateTimeFromNow", custom__width=120),
+            *([override("run", links=[TO_RUN], custom__width=120)] if runs else []),
+            override("rank", links=[TO_RANK], custom__width=50),
+            override("node", custom__width=120),
+            *([override("cluster", custom__width=100)] if runs else []),
         ],
         empty="nothing fires",
     )
 
 
 def alert_marks(selector: str) -> Json:
-    """Firing alerts on all time axes."""
+    """The moments at which alerts began to fire, on all time axes. Not for how long: that would tint everything."""
+    firing = f'ALERTS{{alertstate="firing", alertname=~"Training.+", {selector}}}'
+    labels = f"alertname, severity, {RANK}"
     return annotation(
         "Alerts",
-        f'max by (alertname, severity, {RANK}) (ALERTS{{alertstate="firing", alertname=~"Training.+", {selector}}})',
+        f"max by ({labels}) ({firing})\nunless max by ({labels}) ({firing} offset 1m)",
         title="{{alertname}}",
         text="rank {{rank}} on {{rank_node}}",
         colour="red",

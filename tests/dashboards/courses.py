@@ -64,16 +64,22 @@ def crowd() -> Course:
     )
 
 
+def blind() -> Course:
+    """A small run whose exporters do not see everything."""
+    return _small("blind")
+
+
 def troubled() -> list[Course]:
     """Small runs with which everything that a dashboard can say happens: a crash, unseen ranks, blind exporters."""
-    return [
-        Course(
-            scenario=_scenario(f"{trouble}-1b", 8),
-            cluster="lab",
-            per_node=4,
-            minutes=20,
-            trouble=trouble,
-            trouble_minutes=8,
-        )
-        for trouble in ("crash", "unseen", "blind")
-    ]
+    return [_small("crash"), _small("unseen"), blind()]
+
+
+def _small(trouble: str) -> Course:
+    return Course(
+        scenario=_scenario(f"{trouble}-1b", 8),
+        cluster="lab",
+        per_node=4,
+        minutes=20,
+        trouble=trouble,
+        trouble_minutes=8,
+    )

@@ -28,10 +28,13 @@ UNITS = {
     "flops",
     "hertz",
     "none",
-    "ops",
+    "recps",
+    "eps",
     "percentunit",
     "s",
     "short",
+    "string",
+    "suffix:x",
     "watt",
 }
 """Grafana ids in use: a misspelt one would be shown as text behind the number."""
