@@ -92,3 +92,15 @@ def test_wrong_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--rules DIR") as refused:
         find_rules(tmp_path)
     assert refused.value.key == "rules"
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "groups: 5", "groups: [{name: a}]", "a: b: c", "groups: [{name: a, rules: [{alert: A, expr: x, for: soon}]}]"],
+)
+def test_broken_rules_are_refused(rules: Path, tmp_path: Path, content: str) -> None:
+    """A file that Prometheus would refuse is refused before it is started, by name."""
+    (rules / "alerts" / "straggler.yaml").write_text(content, encoding="utf-8")
+
+    with pytest.raises(ConfigError, match=r"straggler\.yaml is no file of rules"):
+        write_quick_rules(rules, tmp_path, divide_by=30)

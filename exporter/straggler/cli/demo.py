@@ -38,6 +38,7 @@ JSON_KEYS = """\
   fired               names of all alerts that fired, in order
   steps               finished steps of each rank
   duration_seconds    from the first step to the end
+If a program does not come up, only ok and problem are there.
 """
 
 
@@ -101,8 +102,12 @@ def run(arguments: argparse.Namespace) -> int:
             screen.say(f"files are kept in {workspace.directory}")
         try:
             report = Demonstration(plan, workspace.directory, screen).run()
+        except ConfigError:
+            raise
         except StragglerError as error:
             screen.say(str(error))
+            if arguments.json:
+                print(json.dumps({"ok": False, "problem": str(error)}))
             return 1
     screen.result(report)
     if arguments.json:
@@ -192,12 +197,18 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def _end_on_signals(stack: ExitStack) -> None:
-    """Let SIGTERM and a closed terminal end everything as Ctrl-C does. The end itself is not interrupted again."""
+    """Let SIGTERM and a closed terminal end everything as Ctrl-C does. The end itself is not interrupted again.
+
+    A signal that is ignored stays so: ``nohup`` and shells' background jobs mean it.
+    """
+    heard = [
+        each for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN
+    ]
 
     def interrupt(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's signature
-        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for each in heard:
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for each in heard:
         stack.callback(signal.signal, each, signal.signal(each, interrupt))

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -71,25 +72,33 @@ def write_quick_rules(
         The files written.
 
     Raises:
-        ParseError: a duration that Prometheus would refuse too.
+        ConfigError: a file that Prometheus would refuse too.
     """
     written = []
     for source in rule_files(rules):
-        content = yaml.safe_load(source.read_text(encoding="utf-8"))
-        for group in content["groups"]:
-            group.pop("interval", None)
-            for rule in group["rules"]:
-                if windows:
-                    rule["expr"] = _WINDOW.sub(lambda found: _divided(found[0], divide_by), rule["expr"])
-                for key in ("for", "keep_firing_for"):
-                    if key in rule and rule.get("alert") in at_once:
-                        del rule[key]
-                    elif key in rule:
-                        rule[key] = _divided(str(rule[key]), divide_by)
+        try:
+            content = yaml.safe_load(source.read_text(encoding="utf-8"))
+            _hurry(content, divide_by, at_once, windows=windows)
+        except (OSError, yaml.YAMLError, LookupError, TypeError, AttributeError, ParseError) as error:
+            raise ConfigError("rules", f"{source} is no file of rules: {error}") from error
         copy = target / f"{source.parent.name}-{source.name}"
         copy.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
         written.append(copy)
     return written
+
+
+def _hurry(content: dict[str, Any], divide_by: float, at_once: Collection[str], *, windows: bool) -> None:
+    """Change the rules of one file in place."""
+    for group in content["groups"]:
+        group.pop("interval", None)
+        for rule in group["rules"]:
+            if windows:
+                rule["expr"] = _WINDOW.sub(lambda found: _divided(found[0], divide_by), rule["expr"])
+            for key in ("for", "keep_firing_for"):
+                if key in rule and rule.get("alert") in at_once:
+                    del rule[key]
+                elif key in rule:
+                    rule[key] = _divided(str(rule[key]), divide_by)
 
 
 def _divided(duration: str, divide_by: float) -> str:
