@@ -68,6 +68,17 @@ def test_output_goes_to_the_log(crew: Crew) -> None:
     assert "exit code 3" in crew.logs()
 
 
+def test_same_words_are_reported_once(crew: Crew) -> None:
+    """When eight ranks fail alike, the report has eight headings and one text."""
+    for rank in range(3):
+        assert crew.start(f"rank{rank}", [sys.executable, "-c", "print('no such module')"]).wait(20) == 0
+
+    report = crew.logs()
+
+    assert report.count("no such module") == 1
+    assert all(f"--- rank{rank} " in report for rank in range(3))
+
+
 def test_environment_is_added(crew: Crew) -> None:
     """A child gets our environment and what is added to it."""
     child = crew.start(

@@ -96,7 +96,7 @@ class Screen:
         self.end()
         if report.logs:
             self.say(report.logs)
-        if not report.plan.scenario.healthy:
+        if report.pace.slow_step_seconds is not None:
             self._console.print(figures(report))
         problem = report.outcome.problem
         self._console.print(

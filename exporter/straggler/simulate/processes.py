@@ -99,12 +99,12 @@ class Crew:
             process.stop(self._kill_after_seconds)
 
     def logs(self, lines: int = 40) -> str:
-        """What all of them last said, for the message of a failure."""
-        latest = {process.name: process for process in self.members}
-        return "\n".join(
-            f"--- {name} (pid {process.pid}, {_how(process.returncode)})\n{process.tail(lines)}"
-            for name, process in latest.items()
-        )
+        """What all of them last said, for the message of a failure; what several said alike stands once."""
+        said: dict[str, list[str]] = {}
+        for process in {process.name: process for process in self.members}.values():
+            heading = f"--- {process.name} (pid {process.pid}, {_how(process.returncode)})"
+            said.setdefault(process.tail(lines), []).append(heading)
+        return "\n".join("\n".join([*headings, text]) for text, headings in said.items())
 
 
 def _how(returncode: int | None) -> str:
