@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYetError
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_others_wait_for_a_missing_rank_until_the_run_ends(
     """While one rank does not come the rest wait; when the run is to end and it is dead, they are let go."""
     waiting: list[Future[int]] = [pool.submit(barrier.wait, 1) for barrier in barriers(tmp_path)[:-1]]
 
-    with pytest.raises(TimeoutError):
+    with pytest.raises(NotYetError):
         waiting[0].result(0.3)
     board.cell(RANKS - 1).end()
     board.stop()
