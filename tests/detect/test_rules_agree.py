@@ -147,10 +147,10 @@ def frozen_ring(t: float) -> list[RankView]:
 
 
 def slower_than_before(own: float, rest: float) -> Views:
-    """A run of three hours that changed 20 minutes ago."""
+    """A run that changes after three quarters of an hour."""
 
     def views(t: float) -> list[RankView]:
-        changed = t >= 3 * 3600
+        changed = t >= 45 * 60
         return ranks([own if changed else 1.0] * 8, rest=rest if changed else 0.2)(t)
 
     return views
@@ -231,10 +231,10 @@ CASES: dict[str, Case] = {
     "input stall": Case(ranks([1.0] * 8, data=0.3), *only_late(("TrainingInputStall", "warning", ""))),
     "slow from the first step": Case(ranks([1.0] * 8, rest=1.5), *only_late(("TrainingSlowNetwork", "info", ""))),
     "slow everywhere": Case(
-        slower_than_before(1.3, 0.2), *only_late(("TrainingSlowEverywhere", "warning", "")), shift=3 * 3600 - 240
+        slower_than_before(1.3, 0.2), *only_late(("TrainingSlowEverywhere", "warning", "")), shift=41 * 60
     ),
     "slow network": Case(
-        slower_than_before(1.0, 0.6), *only_late(("TrainingSlowNetwork", "warning", "")), shift=3 * 3600 - 240
+        slower_than_before(1.0, 0.6), *only_late(("TrainingSlowNetwork", "warning", "")), shift=41 * 60
     ),
     "hang, one behind": Case(hang(ahead=1), *both(("TrainingHung", "critical", ""))),
     "hang, all arrived": Case(hang(ahead=0), *both(("TrainingHung", "critical", ""))),
