@@ -261,7 +261,12 @@ def test_unequal_copies_are_refused(copies: list[tuple[float, dict[str, str]]]) 
 )
 def test_device_row_before_those_of_processes(name: str, attribute: str, factor: float) -> None:
     """From 4.8.2 on a shared GPU has a row for the device and one for each process: the device's is the value."""
-    lines = (row(name, 90), row(name, 30, pod="a", pod_uid="1"), row(name, 60, pod="b", pod_uid="2"))
+    lines = (
+        row(name, 90),
+        row(name, 30, pod="a", pod_uid="1"),
+        row(name, 60, pod="b", vgpu="2"),
+        row(name, 5, pid="7"),
+    )
 
     assert gpus(*lines)[KEY].values[attribute] == pytest.approx(90 * factor)
     assert problems(*lines) == {}

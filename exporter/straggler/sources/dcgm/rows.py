@@ -40,6 +40,9 @@ _NO_GPU: Final = ("nvlink", "nvswitch", "cpu", "cpucore")
 _FROM_PROMETHEUS: Final = frozenset(("job", "instance", "endpoint", "service", *_EXPORTED))
 """Labels that a scrape adds. Where they are, ``pod`` is the exporter's own, and the GPU's is in ``exported_pod``."""
 
+_SHARES: Final = frozenset(("vgpu", "pid"))
+"""Labels of rows about a virtual GPU or a process."""
+
 _BLANKS: Final = ("<<<", "SKIPPING DCGM VALUE")
 """How label values that are none begin: DCGM's ``<<<NULL>>>``, ``<<<NOT_SUPPORTED>>>``, …"""
 
@@ -90,7 +93,7 @@ class Row:
     order: tuple[int, int] = (0, 0)
     """Place of the name in ``fields.FIELDS``: the first that a page has is taken."""
     is_share: bool = False
-    """The row belongs to a pod or a virtual GPU: its value may be a part of the device's."""
+    """The row is about a pod, a process or a virtual GPU: its value may be a part of the device's."""
     era: Era = Era.ANY
 
 
@@ -143,7 +146,7 @@ class Interpreter:
             field=field,
             slot=self._slot(GpuKey(uuid) if field.under_mig is Under.WHOLE else key, field) if field else None,
             order=_ORDER.get(name) or _ORDER.get(name.removesuffix("_total"), (0, 0)),
-            is_share=bool(about.pod[1] or "vgpu" in labels) and _FROM_PROMETHEUS.isdisjoint(labels),
+            is_share=bool(about.pod[1] or not _SHARES.isdisjoint(labels)) and _FROM_PROMETHEUS.isdisjoint(labels),
             era=era(name),
         )
 
