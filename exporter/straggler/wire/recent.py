@@ -68,6 +68,8 @@ def window(samples: Sequence[Sample]) -> list[Sample]:
     Args:
         samples: of consecutive steps, oldest first; more than the window is fine.
     """
+    if not samples or not is_whole(len(samples) - 1, samples[0].end_monotonic_ns, samples[-1].end_monotonic_ns):
+        return list(samples)  # trimmed already, as ``model.window`` does it
     chosen: list[Sample] = []
     for candidate in reversed(samples):
         if chosen and is_whole(len(chosen), candidate.end_monotonic_ns, chosen[0].end_monotonic_ns):
