@@ -102,6 +102,34 @@ def test_mig_uuid_with_bus_id_and_number() -> None:
     assert joined([mine], [gpu(0, 3), gpu(0, 4)], node_proven=True) == [(GpuKey(UUIDS[0], 4), "pci_bus_id")]
 
 
+@pytest.mark.parametrize("uuid", [MIG, MIG.replace("MIG-", "GPU-")])
+def test_mig_uuid_with_a_pod(uuid: str) -> None:
+    """In Kubernetes the pod tells which instance of the GPU in that slot it is, also where CUDA names it like a GPU."""
+    gpus = [gpu(0, 3, pod="p", namespace="ml"), gpu(0, 4, pod="q", namespace="ml"), gpu(1)]
+    mine = rank(gpu_uuid=uuid, pci_bus_id="0000:10:00.0", pod="p", namespace="ml")
+
+    assert joined([mine], gpus, node_proven=True) == [(GpuKey(UUIDS[0], 3), "pod")]
+    assert joined([mine], gpus)[0][0] is None
+
+
+def test_mig_uuid_is_on_no_whole_gpu() -> None:
+    """A rank with an instance's UUID is not put on the whole GPU that its bus id or its pod leads to."""
+    gpus = [gpu(0, 3), gpu(1, pod="p")]
+    by_slot = rank(gpu_uuid=MIG, pci_bus_id="0000:11:00.0")
+    by_pod = rank(gpu_uuid=MIG, pod="p")
+
+    assert joined([by_slot], gpus, node_proven=True) == [(None, "mig_uuid_unresolved")]
+    assert joined([by_pod], gpus, node_proven=True) == [(None, "mig_uuid_unresolved")]
+
+
+def test_pod_against_bus_id() -> None:
+    """A rank whose bus id is another GPU's than its pod's has no GPU."""
+    gpus = [gpu(0, 3, pod="p"), gpu(1, 3), gpu(1, 4)]
+    mine = rank(gpu_uuid=MIG, pci_bus_id=gpu(1).pci_bus_id, pod="p")
+
+    assert joined([mine], gpus, node_proven=True) == [(None, "mig_uuid_unresolved")]
+
+
 def test_divided_gpu_is_no_ranks() -> None:
     """A rank that names the parent of several instances is on one of them, and nothing tells which."""
     gpus = [gpu(0), gpu(0, 3), gpu(0, 4)]

@@ -19,7 +19,7 @@ UNMATCHED: Final = (
     "no_gpu_named",  # the rank knows nothing of its GPU: a CPU run, or a hook without CUDA
     "uuid_not_on_page",  # the rank's GPU is not among those of its node: off the bus, or not exported
     "bus_id_not_on_page",  # the same, known by its bus id
-    "mig_uuid_unresolved",  # MIG-…: only NVML, or the exporter's dra_mig_device_uuid, knows which instance that is
+    "mig_uuid_unresolved",  # only NVML, or the exporter's dra_mig_device_uuid, knows which instance a MIG UUID is
     "page_of_other_node",  # the rank's GPU is not on the page, and no other of its node's is
     "page_unproven",  # only bus id, index or pod are known, and the page may be of another node, where they repeat
     "gpu_claimed_twice",  # two ranks name one GPU, and sharing is not declared

@@ -37,6 +37,7 @@ class KnownGpus:
         self.by_key: Final = {
             key: gpu for key, gpu in told.items() if key.gpu_instance is not None or key.uuid not in divided
         }
+        self._has_instances = bool(divided)
         self.is_of_one_node: Final = len({gpu.hostname for gpu in told.values() if gpu.hostname}) <= 1
         self._by_uuid: dict[str, list[GpuKey]] = defaultdict(list)
         self._by_bus_id: dict[str, set[str]] = defaultdict(set)
@@ -66,7 +67,8 @@ class KnownGpus:
         if as_instance := self._by_mig(f"MIG-{named.uuid.removeprefix('GPU-')}"):
             return as_instance  # CUDA gives an instance's own UUID where a whole GPU's would be
         if is_full_uuid(named.uuid):
-            return Found(None, "uuid_not_on_page" if proven else "page_of_other_node")
+            missing = "mig_uuid_unresolved" if self._has_instances else "uuid_not_on_page"
+            return Found(None, missing if proven else "page_of_other_node")
         if len(named.uuid) < _SURE_PREFIX and not proven:
             return Found(None, "page_unproven")
         uuids = [uuid for uuid in self._by_uuid if uuid.startswith(named.uuid)]

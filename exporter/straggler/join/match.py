@@ -9,7 +9,8 @@ What a rank may say, strongest first (``evidence.EVIDENCE``):
 1. *UUID.* It names one GPU in the world, so it holds on any page. Also the forms of CUDA_VISIBLE_DEVICES: an
    abbreviated UUID, if one GPU fits; ``MIG-GPU-<uuid>/<gi>/<ci>``; and ``MIG-<uuid>``, which only the exporter's label
    ``dra_mig_device_uuid`` can resolve. A rank that names a whole UUID is never matched by anything weaker: if its GPU
-   is not on the page, then a GPU with the same bus id is another node's.
+   is not on the page, then a GPU with the same bus id is another node's. Except that CUDA names a MIG instance like a
+   GPU: on a proven page with instances an unknown UUID may be one's, and bus id or pod may lead to it.
 2. *UUIDs in CUDA_VISIBLE_DEVICES*, of which ``local_rank`` picks one, as all launchers do.
 
 What follows means something only on one node. Every host has a GPU 0 and a bus 1B, a Kubernetes Service may answer
@@ -103,53 +104,49 @@ def _claim(rank: RankFacts, known: KnownGpus, living: Sequence[RankFacts], proof
     if not known.by_key:
         return "", Found(None, "no_gpu_facts")
     proven = proof.holds_for(rank)
-    identity = rank.identity
-    bus_id = normal_bus_id(identity.pci_bus_id)
-    named = named_gpu(identity)
-    unresolved = None
-    if named is not None:
-        found = known.by_name(named, proven=proven)
-        if found.reason != "mig_uuid_unresolved":
-            return "uuid", found
-        unresolved = found  # the instance may still be found by bus id and number
-    visible = visible_gpu(identity)
-    if named is None and visible is not None and visible.named is not None:
-        found = known.by_name(visible.named, proven=proven)
-        if found.key is not None and bus_id and not agree(known.by_key[found.key].pci_bus_id, bus_id):
-            found = Found(None, "contradictory")
-        if found.reason != "mig_uuid_unresolved":
-            return "visible_uuid", found
-        unresolved = found
-    return _weaker_claim(rank, known, living, bus_id, unresolved, proven=proven)
+    evidence, named = "uuid", named_gpu(rank.identity)
+    visible = visible_gpu(rank.identity)
+    if named is None and visible is not None:
+        evidence, named = "visible_uuid", visible.named
+    if named is None:
+        return _weaker_claim(rank, known, living, proven=proven)
+    found = known.by_name(named, proven=proven)
+    if found.reason == "mig_uuid_unresolved" and proven:
+        # What the name does not tell, bus id or pod may; but the rank is on an instance, never on a whole GPU.
+        weaker = _weaker_claim(rank, known, living, proven=proven)
+        key = weaker[1].key
+        return weaker if key is not None and key.gpu_instance is not None else ("", found)
+    if evidence == "visible_uuid" and not _agrees_with_bus_id(rank, found, known):
+        found = Found(None, "contradictory")
+    return evidence, found
 
 
-def _weaker_claim(
-    rank: RankFacts,
-    known: KnownGpus,
-    living: Sequence[RankFacts],
-    bus_id: str,
-    unresolved: Found | None,
-    *,
-    proven: bool,
-) -> _Claim:
+def _agrees_with_bus_id(rank: RankFacts, found: Found, known: KnownGpus) -> bool:
+    bus_id = normal_bus_id(rank.identity.pci_bus_id)
+    return found.key is None or agree(known.by_key[found.key].pci_bus_id, bus_id)
+
+
+def _weaker_claim(rank: RankFacts, known: KnownGpus, living: Sequence[RankFacts], *, proven: bool) -> _Claim:
     """Follow what means something only on one node."""
     identity = rank.identity
+    bus_id = normal_bus_id(identity.pci_bus_id)
     sees_gpus = identity.gpu is not None or bool(identity.visible_devices) or identity.clock == "cuda"
     if not (bus_id or sees_gpus or identity.pod):
-        return "", unresolved or Found(None, "no_gpu_named")
+        return "", Found(None, "no_gpu_named")
     if not proven:
-        return "", unresolved or Found(None, "page_unproven")
+        return "", Found(None, "page_unproven")
     if bus_id:
         found = known.by_bus_id(bus_id, identity.gpu_instance)
-        if found.reason != "bus_id_not_on_page" or known.knows_all_bus_ids:
+        if found.key is not None or (found.reason == "bus_id_not_on_page" and known.knows_all_bus_ids):
             return "pci_bus_id", found
-    if unresolved is not None:  # an index counts whole GPUs, and a pod may have several instances
-        return "", unresolved
     if sees_gpus:
         found = _by_index(identity, known)
         if found.key is not None:
             return "gpu_index", found
-    return ("pod", _of_pod(rank, known, living)) if identity.pod else ("", Found(None, "ambiguous"))
+    if not identity.pod:
+        return "", Found(None, "ambiguous")
+    found = _of_pod(rank, known, living)
+    return "pod", found if _agrees_with_bus_id(rank, found, known) else Found(None, "contradictory")
 
 
 def _by_index(identity: Identity, known: KnownGpus) -> Found:
