@@ -139,6 +139,20 @@ def test_the_ends_of_a_ratio_may_stand_still(value: float) -> None:
     assert judged.state is SourceState.OK
 
 
+def test_idle_gpu_without_energy_may_stand_still() -> None:
+    """A CPU run steps beside an idle GPU whose power is the same for an hour: nothing is frozen."""
+    judged = Node().looks(3600, gpu(0, {"power_watts": 9.5, "utilization_ratio": 0.0}))
+
+    assert (judged.state, blind(judged)) == (SourceState.OK, {"sm_active_absent": 1})
+
+
+def test_busy_gpu_without_energy_may_not() -> None:
+    """The power of a GPU that works is never the same for minutes."""
+    judged = Node().looks(105, gpu(0, {"power_watts": 612.382, "utilization_ratio": 1.0}))
+
+    assert judged.state is SourceState.STALE
+
+
 def test_frozen_beside_idle() -> None:
     """GPUs at rest, of which nothing must move, do not hide that all others stand still."""
     judged = Node().looks(105, gpu(0, {"sm_active_ratio": 0.87}), gpu(1, {"sm_active_ratio": 0.0}))

@@ -4,11 +4,11 @@ The page has no timestamps. DCGM samples every 30 s (the default), so a faster s
 it was seen 40 s late. But pages also freeze for good, with every health check green, and profiling counters stick at
 zero for weeks while the GPU is busy. Both look like a healthy, idle GPU, which is why they must not be shown as one.
 
-*Frozen*: all values of a GPU that move when it does anything, equal to the last digit, over at least three looks and
-``stale_after_seconds``, while ranks step on the node. 0 and 1 do not count: an idle GPU is at 0, a full engine at 1.
-If all GPUs stand still the source is ``stale``. If one does that must move (an energy counter moves even when the GPU
-idles, power does when it works), that GPU is ``gpu_frozen``. Either way the values are withheld, and who the GPU is
-stays, so that ranks are still joined.
+*Frozen*: all values of a GPU that must move, equal to the last digit, over at least three looks and
+``stale_after_seconds``, while ranks step on the node. An energy counter must move even when the GPU idles; power and
+profiling when it works, except that 0 and 1 are where a ratio may stay. If all GPUs of which something must move stand
+still, the source is ``stale``; if only some do, each is ``gpu_frozen``. Either way the values are withheld, and who the
+GPU is stays, so that ranks are still joined.
 
 *Stuck at zero*: an SM activity of exactly 0 while the GPU is reported busy. The zero is withheld at once, since the two
 are sampled at different moments and the first of a new job means nothing; it is called stuck when it lasts.
@@ -45,6 +45,7 @@ _PROFILING = (
     "nvlink_transmit_bytes_per_second",
     "nvlink_receive_bytes_per_second",
 )
+_WORK = ("utilization_ratio", "sm_active_ratio", "graphics_engine_active_ratio")
 _MOVING = ("energy_joules_total", "power_watts", *_PROFILING)
 
 MAX_REMEMBERED: Final = 1024
@@ -119,15 +120,13 @@ class Freshness:
         if complete:
             self._tell_missing(facts, seen, now, tally)
         shown = tuple(self._without_stuck(gpu, now, tally) for gpu in facts)
-        frozen = {gpu.key for gpu in facts if self._is_frozen(gpu, now)}
-        judged = {key for key in self._histories if self._histories[key].moving.what}
-        if frozen and frozen == judged:
+        frozen = dict.fromkeys(gpu.key for gpu in facts if self._is_frozen(gpu, now))
+        if frozen and frozen.keys() == {key for key, history in self._histories.items() if history.moving.what}:
             tally.add("values_frozen", f"no value has moved for {self._stale_after:g} s, while ranks step", len(frozen))
             return Judged(state=SourceState.STALE, facts=tuple(map(_withheld, facts)), blind=tally.problems())
-        for gpu in facts:
-            if gpu.key in frozen and _must_move(gpu):
-                tally.add("gpu_frozen", f"{gpu.key.uuid}: no value has moved for {self._stale_after:g} s")
-        shown = tuple(_withheld(gpu) if gpu.key in frozen and _must_move(gpu) else gpu for gpu in shown)
+        for key in frozen:
+            tally.add("gpu_frozen", f"{key.uuid}: no value has moved for {self._stale_after:g} s, while ranks step")
+        shown = tuple(_withheld(gpu) if gpu.key in frozen else gpu for gpu in shown)
         return Judged(state=SourceState.OK, facts=shown, blind=tally.problems())
 
     def _remember(self, facts: Sequence[GpuFacts], now: float) -> None:
@@ -192,13 +191,11 @@ def _advice(history: _History, known_to_page: Iterable[str], seen: Era, now: flo
 
 
 def _signature(values: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
-    """What must move; blank where nothing on the page must."""
+    """What must move; blank where nothing must."""
+    works = any(values.get(name, 0.0) > 0 for name in _WORK)
+    if not works and "energy_joules_total" not in values:
+        return ()
     return tuple((name, values[name]) for name in _MOVING if values.get(name, 0.0) not in (0.0, 1.0))
-
-
-def _must_move(gpu: GpuFacts) -> bool:
-    busy = gpu.values.get("utilization_ratio", 0.0) > 0 or gpu.values.get("sm_active_ratio", 0.0) > 0
-    return "energy_joules_total" in gpu.values or ("power_watts" in gpu.values and busy)
 
 
 def _is_stuck(values: Mapping[str, float]) -> bool:
