@@ -44,7 +44,7 @@ Its `gpu`:
 _PUSH_TEXT = """\
 ## POST /api/v1/push
 
-Switched on by `push.tokens_file`. The body is one push as `docs/step-ring.md` describes it, the header
+Switched on by `push.tokens_file`. The body is one push as `exporter/straggler/wire/push.py` describes it, the header is
 `Authorization: Bearer TOKEN`. The file has one token a line, at least 16 characters long; after a blank may stand the
 Kubernetes namespace whose runs the token may write. Empty lines and lines that begin with `#` are skipped. The file is
 read again when it changes, so tokens can be replaced without a restart.

@@ -21,7 +21,7 @@ from straggler.sidecar.handler import WebLimits
 from straggler.sidecar.push_endpoint import PushEndpoint
 from straggler.sidecar.routes import Routes
 from straggler.sidecar.scrape import shielded
-from straggler.sidecar.sources import Node
+from straggler.sidecar.sources import SHARED_DIRECTORY, Node
 from straggler.sidecar.state import NodeState
 from straggler.sidecar.web import WebServer
 
@@ -104,10 +104,10 @@ class Sidecar:
         _log.info("rings: %s", self._node.ring_dir)
         if not self._node.ring_dir.is_dir():
             _log.warning(
-                "there is no directory %s yet: no rank is seen until it is made, by the training process or with "
-                "`install -d -m 3733 %s`; or name another with --ring-dir",
+                "there is no directory %s yet: no rank is seen before there is one; for the ranks of all users make it "
+                "with `install -d -m 3733 %s`, or name another with --ring-dir",
                 self._node.ring_dir,
-                self._node.ring_dir,
+                config.ring_dir or SHARED_DIRECTORY,
             )
         proven = "this node's" if self._node.is_proven else "whose node is proven only by a UUID (dcgm.same_node)"
         _log.info("GPUs: %s", "nobody is asked" if config.dcgm.url == "none" else f"{self._node.dcgm_url}, {proven}")
