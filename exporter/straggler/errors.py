@@ -69,3 +69,7 @@ class ConfigError(StragglerError):
         super().__init__(f"{key}: {problem}")
         self.key = key
         self.problem = problem
+
+
+class RingError(StragglerError):
+    """The hook cannot write its ring file, or must not. The text says what was found and what to do."""
