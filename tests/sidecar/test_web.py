@@ -140,6 +140,7 @@ def test_body_is_read(site: Site) -> None:
         (b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", 411, "no_length"),
         (b"Content-Length: five\r\n", 400, "bad_length"),
         (b"Content-Length: -5\r\n", 400, "bad_length"),
+        (b"Content-Length: " + b"9" * 5000 + b"\r\n", 400, "bad_length"),
         (b"Content-Length: 5\r\nContent-Length: 6\r\n", 400, "bad_length"),
     ],
 )

@@ -22,6 +22,8 @@ from straggler.sidecar.scrape import shielded
 
 _log = logging.getLogger(__name__)
 
+_MOST_DIGITS = 15
+"""Of a body's length: Python refuses to read numbers of thousands of digits, with an exception."""
 _DRAIN_SECONDS = 1.0
 _DRAIN_BYTES = 1 << 21
 """So much of a body that nobody wanted is read and thrown away, so that the client sees the answer and no reset."""
@@ -132,6 +134,18 @@ class Handler(BaseHTTPRequestHandler):
         self._continue_expected = False
         self._wire.expect_head(self._patience)
         try:
+            self._serve_one()
+        except TimeoutError:
+            self.close_connection = True
+            if self._wire.begun:
+                self._host.count_refused("too_slow")
+        except OSError as error:  # the client has gone
+            _log.debug("%s: %s", self.address_string(), error)
+            self.close_connection = True
+        self._patience = self._host.limits.idle_seconds
+
+    def _serve_one(self) -> None:
+        try:
             self.raw_requestline = self.rfile.readline(self._host.limits.head_bytes)
             if not self.raw_requestline:
                 self.close_connection = True
@@ -141,14 +155,6 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True  # the base class has answered
         except Refusal as refusal:
             self._refuse(refusal)
-        except TimeoutError:
-            self.close_connection = True
-            if self._wire.begun:
-                self._host.count_refused("too_slow")
-        except ConnectionError as error:
-            _log.debug("%s: %s", self.address_string(), error)
-            self.close_connection = True
-        self._patience = self._host.limits.idle_seconds
 
     def handle_expect_100(self) -> bool:
         """Ask for the body only when somebody wants it."""
@@ -196,7 +202,7 @@ class Handler(BaseHTTPRequestHandler):
         if not announced:
             return None
         text = announced.pop().strip()
-        if announced or not (text.isascii() and text.isdigit()):
+        if announced or not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
             raise Refusal(HTTPStatus.BAD_REQUEST, "bad_length", "Content-Length is not one number\n")
         return int(text)
 
@@ -243,8 +249,9 @@ class Handler(BaseHTTPRequestHandler):
     def _send(self, response: Response) -> None:
         self.connection.settimeout(self._host.limits.write_seconds)
         self.send_response(response.status)
-        self.send_header("Content-Type", response.content_type)
-        self.send_header("Content-Length", str(len(response.body)))
+        if response.status is not HTTPStatus.NO_CONTENT:
+            self.send_header("Content-Type", response.content_type)
+            self.send_header("Content-Length", str(len(response.body)))
         self.send_header("X-Content-Type-Options", "nosniff")
         for name, value in response.headers:
             self.send_header(name, value)
@@ -261,4 +268,4 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's signature
         """No access log: a scrape every few seconds is no news."""
-        _log.debug("%s: %s", self.address_string(), format % args)
+        _log.debug("%s: %r", self.address_string(), format % args)
