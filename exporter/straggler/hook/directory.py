@@ -138,15 +138,18 @@ def candidates(given: str | None, *, allow_any_filesystem: bool) -> list[str]:
             return [given]
         return [memory_path(given, read_mounts())]
     mounts = read_mounts()
-    found = []
-    for path in (DEFAULT, SHARED_MEMORY):
-        try:
-            found.append(memory_path(path, mounts))
-        except RingError:
-            continue
+    found = [path for path in (DEFAULT, SHARED_MEMORY) if _is_in_memory(path, mounts)]
     if not found:
         raise RingError(f"neither {DEFAULT} nor {SHARED_MEMORY} is on tmpfs: set STRAGGLER_DIR to a directory that is")
     return found
+
+
+def _is_in_memory(path: str, mounts: list[Mount]) -> bool:
+    try:
+        memory_path(path, mounts)
+    except RingError:
+        return False
+    return True
 
 
 def is_not_here(error: OSError) -> bool:

@@ -19,7 +19,7 @@ from straggler.wire.records import Identity
 
 MAX_NUMBER = 10_000_000
 """What the wire carries; no rank or count is near it."""
-_NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"  # noqa: S105 - a path, no secret
+_NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 Warn = Callable[[str, str], None]
 Environment = Mapping[str, str]
@@ -100,7 +100,11 @@ def find_identity(
         environment: ``os.environ``.
         warn: called with a subject and a text.
         hook_version: for the info metric.
-        run: as given by the user, and so the others.
+        run: as given by the user, if it is.
+        rank: likewise.
+        world_size: likewise.
+        local_rank: likewise.
+        peer_group: likewise.
     """
     given = {"rank": rank, "world_size": world_size, "local_rank": local_rank, "local_world_size": None}
     numbers: dict[str, int | None] = {

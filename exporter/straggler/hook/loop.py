@@ -15,7 +15,7 @@ from sys import getrefcount
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from straggler.hook.guard import guarded, protected_arrive, protected_finish
+from straggler.hook.guard import guarded, guarded_arrive, guarded_record
 from straggler.hook.recorder import Amounts
 from straggler.hook.stopwatch import OUTSIDE, Marks
 from straggler.wire import layout
@@ -37,8 +37,8 @@ class Loop:
         """A step inside the open one."""
         self._nested = 0
         self.warn = session.warn
-        self.arrive = protected_arrive(session.recorder.arrive, session.fail)
-        self.finish = protected_finish(session.recorder.finish, session.fail)
+        self.arrive = guarded_arrive(session.recorder.arrive, session.fail)
+        self.record = guarded_record(session.recorder.record, session.fail)
 
     def fail(self, error: Exception) -> None:
         """See ``guard``."""
@@ -90,7 +90,7 @@ class Loop:
         watch.set_open_step(None)
         self._inner = None
         self._nested = 0
-        watch.end_step(None, True)  # noqa: FBT003 - by position, for speed
+        watch.end_step(None, RuntimeError)
         return watch.stepper() == get_ident()
 
     def tick(self, amounts: Amounts) -> None:
@@ -108,7 +108,7 @@ class Loop:
                 self.warn("tick", "tick() inside step() is ignored: mark steps by one of the two")
                 return
             watch.set_open_step(None)
-        watch.end_step(amounts, False)  # noqa: FBT003 - by position, for speed
+        watch.end_step(amounts, None)
 
     @guarded
     def phase_left_open(self, index: int, now: int) -> None:
@@ -126,7 +126,7 @@ class Loop:
         """Add to the totals between two steps."""
         session = self._session
         if session.watch.owner() == get_ident() or session.admit():
-            session.recorder.take(amounts, 0, 0)
+            session.recorder.add(amounts)
 
     def publish(
         self,
@@ -147,12 +147,11 @@ class Loop:
         phases = [min(max(int(value), 0), _MOST_NS) for value in phase_ns]
         if len(phases) != layout.PHASE_COUNT or own_reason not in layout.OWN_REASONS:
             raise ValueError(f"{len(phases)} phases, own_reason {own_reason!r}")
-        total = sum(phases)
-        wall = max(int(wall_ns), total)  # events on a GPU are rounded one by one
-        phases[layout.OTHER] += wall - total
+        wall = max(int(wall_ns), sum(phases))  # events on a GPU are rounded one by one
         now = watch.clock()
-        number, flags = session.recorder.take(amounts, session.book.number + 1, layout.FLAG_FAILED if failed else 0)
-        reason, end = layout.OWN_REASONS.index(own_reason), now if end_ns is None else int(end_ns)
-        session.recorder.publish(wall, phases, number, reason, flags, end, max(int(host_data_ns), 0))
+        flags = layout.FLAG_FAILED if failed else 0
+        end = now if end_ns is None else int(end_ns)
+        reason = layout.OWN_REASONS.index(own_reason)
+        session.recorder.record(end, wall, phases, amounts, flags, reason, max(int(host_data_ns), 0))
         if watch.phase() not in layout.EXCLUDED:
             watch.restart(now)

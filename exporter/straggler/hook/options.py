@@ -59,13 +59,13 @@ def find_options(
     return Options(
         directory=directory,
         wants_ring=bool(directory) or not (push_url or address),
-        allow_any_filesystem=_choose(allow_any_filesystem, environment, "STRAGGLER_ALLOW_ANY_FILESYSTEM"),
+        allow_any_filesystem=_choose(environment, "STRAGGLER_ALLOW_ANY_FILESYSTEM", allow_any_filesystem),
         push_url=push_url,
         push_token=push_token or environment.get("STRAGGLER_PUSH_TOKEN", ""),
         push_token_file="" if push_token else environment.get("STRAGGLER_PUSH_TOKEN_FILE", ""),
         serve=address,
         own_time=own_time if own_time is not None else environment.get("STRAGGLER_OWN_TIME", "1").lower() not in _NO,
-        gpu_synchronized=_choose(gpu_synchronized, environment, "STRAGGLER_GPU_SYNCHRONIZED"),
+        gpu_synchronized=_choose(environment, "STRAGGLER_GPU_SYNCHRONIZED", gpu_synchronized),
     )
 
 
@@ -80,7 +80,7 @@ def _address(value: object, shift: int, warn: Callable[[str, str], None]) -> tup
     return host.strip("[]"), int(port) + (shift if int(port) else 0)
 
 
-def _choose(given: bool | None, environment: Mapping[str, str], variable: str) -> bool:
+def _choose(environment: Mapping[str, str], variable: str, given: object) -> bool:
     return _flag(environment, variable) if given is None else bool(given)
 
 

@@ -7,7 +7,7 @@ neither uses nor moves, holds a random number beyond 4 TiB: no other open file h
 ``fstat`` takes 0.9. That the file was deleted or truncated harms nobody but the reader, so ``fstat`` looks for it at
 most ten times a second: with each record of an ordinary training loop.
 
-The descriptor is moved to 512 or above, out of the way of ``select`` loops, of ``dup2`` games and of most closing loops.
+The descriptor is moved to 512 or above, out of the way of ``select``, of ``dup2`` and of most closing loops.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ _FLOORS = (512, 128, 32)
 _OFFSET_BASE = 1 << 42
 _OFFSET_RANDOM_BYTES = 5
 """The offset lies in 4 TiB .. 5 TiB: below the longest file of ext4, beyond any file of tmpfs."""
-
 
 
 class RingWriter:
@@ -147,4 +146,4 @@ def _ignoring_os_error(action: Callable[[], object]) -> None:
     try:
         action()
     except OSError:
-        pass
+        return

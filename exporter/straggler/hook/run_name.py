@@ -1,8 +1,8 @@
 """The name of the run: the same on all ranks, and another one for another training.
 
-Asked in this order: ``STRAGGLER_RUN``; Slurm's job and step; the name of the Kubernetes job, where something tells it for
-certain; ``TORCHELASTIC_RUN_ID`` unless it is ``none`` (what a static rendezvous says); the name of a Kubeflow job as its
-pods spell it; a checksum of the rendezvous address, which all ranks share or they could not meet.
+Asked in this order: ``STRAGGLER_RUN``; Slurm's job and step; the name of the Kubernetes job, where something tells it
+for certain; ``TORCHELASTIC_RUN_ID`` unless it is ``none`` (what a static rendezvous says); the name of a Kubeflow job
+as its pods spell it; a checksum of the rendezvous address, which all ranks share or they could not meet.
 
 Only what each rank sees alike counts. torchrun counts restarts on each node for itself, so they are no part of it. A
 pod with the host's network is called like its node, so a pod's name counts only where the rendezvous host agrees.
@@ -38,13 +38,12 @@ def find_run(
     name = environment.get("STRAGGLER_RUN", "").strip() or _slurm(environment)
     if name:
         return name
-    in_kubernetes = "KUBERNETES_SERVICE_HOST" in environment
-    name = in_kubernetes and _certain_job(environment)
-    name = name or _torchelastic(environment)
-    name = name or (in_kubernetes and _spelt_job(environment))
-    if name:
-        return f"{namespace}/{name}" if in_kubernetes and namespace else name
-    name = _rendezvous(environment, node)
+    if "KUBERNETES_SERVICE_HOST" in environment:
+        job = _certain_job(environment) or _torchelastic(environment) or _spelt_job(environment)
+        name = f"{namespace}/{job}" if namespace and job else job
+    else:
+        name = _torchelastic(environment)
+    name = name or _rendezvous(environment, node)
     if name:
         return name
     if alone:

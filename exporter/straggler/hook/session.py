@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING
 
 from straggler.errors import RingError
 from straggler.hook import process
-from straggler.hook.directory import SHARED_MEMORY, candidates, is_not_here, own_directory
 from straggler.hook.gpu_clock import gpu_is_open
 from straggler.hook.guard import Reporter, attempt
-from straggler.hook.options import Options
 from straggler.hook.loop import Loop
+from straggler.hook.opening import open_ring
+from straggler.hook.options import Options
 from straggler.hook.recorder import MEASURED, NO_WAIT, Book, make_recorder
-from straggler.hook.ring_writer import RingWriter, create_ring
+from straggler.hook.ring_writer import RingWriter
 from straggler.hook.stopwatch import DEAD, NOBODY, make_stopwatch
-from straggler.hook.sweep import remove_old_rings
 from straggler.wire import layout
 from straggler.wire.records import Identity
 
@@ -54,8 +53,10 @@ class Session:
         self.options = options
         self.warn = reporter.warn
         self.wall_clock = wall_clock
-        self.book = Book(step, self._first_own_reason())
-        self.recorder = make_recorder(self.book, wall_clock, lost=self.lose_ring, warn=self.warn, milestone=self.check_clock)
+        self.book = Book(self._first_own_reason())
+        self.recorder = make_recorder(
+            self.book, step, wall_clock, lost=self.lose_ring, warn=self.warn, milestone=self.check_clock
+        )
         self.loop = Loop(self)
         self.watch = make_stopwatch(clock, self.loop)
         self._claims = itertools.count()
@@ -111,28 +112,13 @@ class Session:
         return True
 
     def _open_ring(self) -> RingWriter | None:
-        options, reason = self.options, "no directory"
+        live = bytes(self.recorder.live(layout.STATUS_RUNNING, self.watch.clock()))
+        keep = {ring.path for other in process.members() if (ring := getattr(other, "ring", None)) is not None}
         try:
-            for directory in candidates(options.directory, allow_any_filesystem=options.allow_any_filesystem):
-                try:
-                    return self._create_ring(directory)
-                except OSError as error:
-                    reason = f"{directory}: {error.strerror}"
-                    if not is_not_here(error):
-                        break
+            return open_ring(self.options, self.identity, live, (self.wall_clock(), self.watch.clock()), keep)
         except RingError as error:
-            reason = str(error)
-        self.warn("ring", f"no step ring, so this rank is not seen: {reason}. Training goes on")
-        return None
-
-    def _create_ring(self, directory: str) -> RingWriter:
-        clock, wall_clock = self.watch.clock, self.wall_clock
-        if directory == SHARED_MEMORY and not self.options.directory:
-            directory = own_directory(directory)
-            open_here = {ring.path for other in process.members() if (ring := getattr(other, "ring", None))}
-            attempt(lambda: remove_old_rings(directory, wall_clock() * 1e-9, open_here))
-        live = bytes(self.recorder.live(layout.STATUS_RUNNING, clock()))
-        return create_ring(directory, self.identity, live, (wall_clock(), clock()))
+            self.warn("ring", f"no step ring, so this rank is not seen: {error}. Training goes on")
+            return None
 
     @property
     def ring(self) -> RingWriter | None:
@@ -146,10 +132,9 @@ class Session:
 
     def _look_for_twin(self) -> None:
         name = (self.identity.run, self.identity.rank)
-        for other in process.members():
-            if isinstance(other, Session) and other is not self and other.ring is not None:
-                if name == (other.identity.run, other.identity.rank):
-                    self.warn("twin", f"two open StepTimers in this process are rank {name[1]}: close() the first one")
+        others = [other for other in process.members() if isinstance(other, Session) and other is not self]
+        if any(other.ring is not None and name == (other.identity.run, other.identity.rank) for other in others):
+            self.warn("twin", f"two open StepTimers in this process are rank {name[1]}: close() the first one")
 
     # Writing
 
@@ -196,8 +181,8 @@ class Session:
             self.book.own_reason = GPU_CLOCK
             self.warn(
                 "gpu_clock",
-                "this process uses a GPU, and the host's clock cannot see when a kernel waits: own time is not published. "
-                "If every phase ends with a synchronization, say StepTimer(gpu_synchronized=True)",
+                "this process uses a GPU, and the host's clock cannot see when a kernel waits: own time is not "
+                "published. If every phase ends with a synchronization, say StepTimer(gpu_synchronized=True)",
             )
 
     # The end

@@ -20,7 +20,7 @@ from sys import getrefcount
 from threading import get_ident
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from straggler.hook.recorder import Amounts
+from straggler.hook.recorder import AS_BOOKED, Amounts
 from straggler.wire import layout
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ DEAD = -1
 OUTSIDE = -1
 """The open phase where none is open."""
 _WAIT = layout.WAIT
+_FAILED = layout.FLAG_FAILED
 _EXCLUDED = layout.EXCLUDED
 
 
@@ -46,6 +47,13 @@ class Marks(Protocol):
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         """End; an exception passes."""
+
+
+class StepMarks(Marks, Protocol):
+    """A step."""
+
+    amounts: Amounts | None
+    """What the loop says about it; to be set before it ends."""
 
 
 class Rare(Protocol):
@@ -63,8 +71,18 @@ class Rare(Protocol):
     def arrive(self, now: int) -> None:
         """Take note that ``wait`` is entered."""
 
-    def finish(self, now: int, wall: int, spent: list[int], amounts: Amounts | None, failed: bool) -> None:  # noqa: FBT001 - by position, for speed
-        """Record a step; ``spent`` is short of what is in no phase."""
+    def record(  # noqa: PLR0917 - by position, for speed
+        self,
+        end: int,
+        wall: int,
+        phases: list[int],
+        amounts: Amounts | None,
+        flags: int,
+        reason: int,
+        host_data: int,
+        /,
+    ) -> None:
+        """Record a step: see ``recorder``."""
 
     def phase_left_open(self, index: int, now: int) -> None:
         """Take note of a phase that is open where its step ends."""
@@ -84,10 +102,10 @@ class Stopwatch(NamedTuple):
     """All phases but the excluded ones; entered any number of times."""
     excluded_phase: Callable[[int], Marks]
     """Make a ``checkpoint`` or an ``eval``, by index; anew for each use."""
-    step: Callable[[Amounts | None], Marks]
+    step: Callable[[], StepMarks]
     """Make a step; anew for each use."""
-    end_step: Callable[[Amounts | None, bool], None]
-    """End the running step now."""
+    end_step: Callable[[Amounts | None, type[BaseException] | None], None]
+    """End the running step now; an exception type means that it failed."""
     restart: Callable[[int], None]
     """Begin a step at this time, with no phase open."""
     close_phases: Callable[[int], None]
@@ -123,7 +141,7 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
     """The phases marked inside an excluded one."""
     excluded_by: ExcludedPhase | None = None
     open_step: Step | None = None
-    arrive, finish = rare.arrive, rare.finish
+    arrive, record = rare.arrive, rare.record
 
     class Phase:
         """``with timer.phase("forward"):``. Not guarded: sums of our own integers raise nothing."""
@@ -207,10 +225,9 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
     class Step:
         """``with timer.step(tokens=...):``."""
 
-        __slots__ = ("_amounts",)
+        __slots__ = ("amounts",)
 
-        def __init__(self, amounts: Amounts | None) -> None:
-            self._amounts = amounts
+        amounts: Amounts | None
 
         def __enter__(self) -> None:
             nonlocal open_step
@@ -222,25 +239,27 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
         def __exit__(
             self, kind: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
         ) -> None:
-            nonlocal open_step
-            if open_step is self and stepper == get_ident():
-                open_step = None
-                end_step(self._amounts, kind is not None)
-            else:
+            nonlocal open_step, spent, start
+            if open_step is not self or stepper != get_ident():
                 rare.leave_step(self)
+                return
+            open_step = None
+            now = clock()
+            left_open = phase
+            if left_open != OUTSIDE:
+                book(now)
+            wall, start = now - start, now
+            done, spent = spent, [0, 0, 0, 0, 0, 0, 0, 0, 0]
+            record(now, wall, done, self.amounts, 0 if kind is None else _FAILED, AS_BOOKED, 0)
+            if left_open != OUTSIDE:
+                restart(now)
+                rare.phase_left_open(left_open, now)
 
-    def end_step(amounts: Amounts | None, failed: bool) -> None:  # noqa: FBT001 - by position, for speed
-        nonlocal spent, start
-        now = clock()
-        left_open = phase
-        if left_open != OUTSIDE:
-            book(now)
-        wall, start = now - start, now
-        done, spent = spent, [0, 0, 0, 0, 0, 0, 0, 0, 0]
-        finish(now, wall, done, amounts, failed)
-        if left_open != OUTSIDE:
-            restart(now)
-            rare.phase_left_open(left_open, now)
+    def end_step(amounts: Amounts | None, kind: type[BaseException] | None) -> None:
+        nonlocal open_step
+        open_step = Step()
+        open_step.amounts = amounts
+        open_step.__exit__(kind, None, None)
 
     def book(now: int) -> None:
         nonlocal mark

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from straggler import __version__
 from straggler.hook import process
 from straggler.hook.data import TimedLoader, timed
-from straggler.hook.guard import Reporter, attempt, guarded, guarded_exit
+from straggler.hook.guard import Reporter, attempt, guarded
 from straggler.hook.identity import find_identity, with_changes
 from straggler.hook.options import Options, find_options, is_disabled
 from straggler.hook.recorder import Amounts, is_count
@@ -88,9 +88,7 @@ class StepTimer:
             return
         session = self._find_session(
             reporter,
-            clock,
-            wall_clock,
-            step,
+            {"clock": clock, "wall_clock": wall_clock, "step": step},
             {
                 "run": run,
                 "rank": rank,
@@ -115,19 +113,17 @@ class StepTimer:
     def _find_session(
         self,
         reporter: Reporter,
-        clock: Callable[[], int],
-        wall_clock: Callable[[], int],
-        step: int,
+        how: dict[str, Any],
         who: dict[str, Any],
         choices: dict[str, Any],
     ) -> Session:
         environment = os.environ
         identity = find_identity(environment, warn=reporter.warn, hook_version=__version__, **who)
         options = find_options(environment, warn=reporter.warn, local_rank=identity.local_rank, **choices)
-        if not is_count(step):
-            reporter.warn("step", f"StepTimer(step={step!r:.60}) is no number of steps: counting from 0")
-            step = 0
-        session = Session(identity, options, reporter, clock=clock, wall_clock=wall_clock, step=int(step))
+        if not is_count(how["step"]):
+            reporter.warn("step", f"StepTimer(step={how['step']!r:.60}) is no number of steps: counting from 0")
+            how["step"] = 0
+        session = Session(identity, options, reporter, **how)
         process.join(session)
         return session
 
@@ -153,11 +149,15 @@ class StepTimer:
 
         Args:
             number: the step's number as the loop counts; by default one more than the last.
-            tokens: trained on in this step by this rank; likewise ``samples``, and ``flops`` as the model counts.
+            tokens: trained on in this step by this rank.
+            samples: likewise.
+            flops: floating point operations of the model in this step on this rank, without recomputation.
             allreduce_bytes: given to all-reduce by this rank.
             profiled: a profiler runs, so the step is not to be compared.
         """
-        return self._step((number, tokens, samples, flops, allreduce_bytes, profiled))
+        step = self._step()
+        step.amounts = number, tokens, samples, flops, allreduce_bytes, profiled
+        return step
 
     @guarded
     def tick(
@@ -255,7 +255,12 @@ class StepTimer:
             host_data_ns: time the host waited for batches, where the phases are a GPU's.
             end_monotonic_ns: when it ended, on the host's clock; by default now.
             failed: it ended by an exception.
-            number, tokens, samples, flops, allreduce_bytes, profiled: as for ``step``.
+            number: as for ``step``, and so the rest.
+            tokens: as for ``step``.
+            samples: as for ``step``.
+            flops: as for ``step``.
+            allreduce_bytes: as for ``step``.
+            profiled: as for ``step``.
         """
         self._loop.publish(
             wall_ns,
@@ -278,7 +283,18 @@ class StepTimer:
             session.loop.arrive(session.watch.clock())
 
     @guarded
-    def set_identity(self, **fields: Any) -> None:
+    def mark_excluded(self, name: str | None) -> None:
+        """Say that the rank is in ``checkpoint`` or ``eval`` (``None``: in neither), and write it at once.
+
+        For who times phases by himself; ``phase()`` does it by itself.
+        """
+        session = self._session
+        if session.watch.owner() > NOBODY or session.admit():
+            index = layout.PHASE_INDEX.get(name or "")
+            session.set_excluded(index if index in layout.EXCLUDED else None, session.watch.clock())
+
+    @guarded
+    def set_identity(self, /, **fields: Any) -> None:
         """Say more about the rank, or something better: any field of ``wire.records.Identity`` but ``own_reason``."""
         session = self._session
         if session.watch.owner() != DEAD:
@@ -309,16 +325,17 @@ class StepTimer:
 
     @guarded
     def close(self) -> None:
-        """Say that this rank has finished. What is called afterwards does nothing. The interpreter's end does it too."""
+        """Say that this rank has finished, as the interpreter's end does too. Later calls of anything do nothing."""
         self._session.close(layout.STATUS_FINISHED)
 
-    def __enter__(self) -> StepTimer:
+    def __enter__(self) -> StepTimer:  # noqa: PYI034 - typing.Self came with Python 3.11
         return self
 
-    @guarded_exit
-    def __exit__(self, kind: type[BaseException] | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+    ) -> None:
         failed = kind is not None and not issubclass(kind, process.WANTED_ENDS)
-        self._session.close(layout.STATUS_EXCEPTION if failed else layout.STATUS_FINISHED)
+        attempt(self._session.close, layout.STATUS_EXCEPTION if failed else layout.STATUS_FINISHED)
 
     def __del__(self) -> None:
         # Two open timers would be two rings for one rank; a loop that drops its timer may well make another.

@@ -1,0 +1,43 @@
+"""Makes the ring in the first directory that takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from straggler.errors import RingError
+from straggler.hook.directory import SHARED_MEMORY, candidates, is_not_here, own_directory
+from straggler.hook.guard import attempt
+from straggler.hook.options import Options
+from straggler.hook.ring_writer import RingWriter, create_ring
+from straggler.hook.sweep import remove_old_rings
+from straggler.wire.records import Identity
+
+
+def open_ring(
+    options: Options, identity: Identity, live: bytes, times_ns: tuple[int, int], keep: Collection[str]
+) -> RingWriter:
+    """Choose the directory and make the ring.
+
+    Args:
+        options: the user's choice of directory.
+        identity: first version of the identity block.
+        live: first live block.
+        times_ns: now, on the wall clock and on the monotonic clock.
+        keep: rings that this process has open already.
+
+    Raises:
+        RingError: no directory takes it; the text says why not.
+    """
+    reason = ""
+    for directory in candidates(options.directory, allow_any_filesystem=options.allow_any_filesystem):
+        is_last_resort = directory == SHARED_MEMORY and not options.directory
+        try:
+            path = own_directory(directory) if is_last_resort else directory
+            if is_last_resort:
+                attempt(remove_old_rings, path, times_ns[0] * 1e-9, keep)
+            return create_ring(path, identity, live, times_ns)
+        except OSError as error:
+            reason = f"{directory}: {error.strerror or error}"
+            if not is_not_here(error):
+                break
+    raise RingError(reason)
