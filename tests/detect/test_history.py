@@ -108,3 +108,12 @@ def test_run_that_left_is_forgotten() -> None:
     history.past(34 * 60.0 + DEFAULT.gone_counters_seconds + 1, [])
 
     assert history.past(40 * 60.0, history.observe(40 * 60.0, run_at(1.0))) == {}
+
+
+def test_finished_ranks_are_remembered_for_an_hour() -> None:
+    """The page forgets them after minutes; the last ranks may write results for longer."""
+    history = History(DEFAULT)
+    look(history, 0, view(0), view(1, state=RankState.FINISHED), view(2, state=RankState.FINISHED))
+
+    assert look(history, 3500, view(0)).run_finished == 2
+    assert look(history, 3700, view(0)).run_finished == 0

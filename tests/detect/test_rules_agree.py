@@ -204,7 +204,13 @@ CASES: dict[str, Case] = {
     ),
     "mean alone": Case(ranks(with_slow(8, 3, factor=1.4), medians=[1.0] * 8), *both()),
     "31 steps": Case(ranks(with_slow(8, 3, factor=1.4), steps=31), *both()),
-    "tiny own time": Case(ranks([0.2 * own for own in with_slow(8, 3, factor=1.2)], rest=4.0, least_wait=0.0), *both()),
+    "tiny own time": Case(
+        ranks([0.2 * own for own in with_slow(8, 3, factor=1.2)], rest=4.0, least_wait=0.0),
+        *only_late(("TrainingRotatingImbalance", "warning", "")),
+    ),
+    "slow, but the waiting has other causes": Case(
+        ranks(with_slow(8, 3), rest=0.6, least_wait=0.0), *only_late(("TrainingRotatingImbalance", "warning", ""))
+    ),
     "two ranks": Case(ranks([1.0, 1.5]), *both((STRAGGLER, "warning", "1"))),
     "alone": Case(ranks([1.0]), *both()),
     "two stragglers": Case(ranks(with_slow(16, 3, 9)), *both((STRAGGLER, "warning", "3"), (STRAGGLER, "warning", "9"))),

@@ -117,6 +117,14 @@ def test_last_ranks_of_a_run_that_ends(silent: float, told: int) -> None:
     assert len(hang("r", ranks, DEFAULT)) == told
 
 
+@pytest.mark.parametrize(("alive", "told"), [(4, 1), (2, 0)])
+def test_an_earlier_attempt_that_finished_is_no_end(alive: int, told: int) -> None:
+    """Ranks that finished within the hour are an end only if some are gone: after a restart all are there again."""
+    ranks = [replace(rank, run_finished=4) for rank in hung(run_of([1.0] * 4))[:alive]]
+
+    assert len(hang("r", ranks, DEFAULT)) == told
+
+
 def test_step_that_ends_late_is_no_stepping() -> None:
     """A rank that fell silent a little after the others does not step on: still a hang."""
     ranks = hung(run_of([1.0] * 4), silent=125.0)

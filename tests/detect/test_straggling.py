@@ -182,3 +182,11 @@ def test_verdict_says_what_on_call_asks() -> None:
     assert verdict.impact == "7 GPUs wait for it, 23 % of each step is lost"
     assert verdict.slowdown_ratio == pytest.approx(47 / 34)
     assert verdict.lost_share == pytest.approx(13 / 57)
+
+
+def test_a_slow_mean_that_explains_little_of_the_waiting_is_chance() -> None:
+    """Uneven batches: a rank is 12 % above its peers, who wait for each other four times longer than that: silent."""
+    own = [1.0] * 7 + [1.12]
+    ranks = [with_recent(rank, wait_mean_seconds=0.5, step_mean_seconds=1.5) for rank in run_of(own)]
+
+    assert [verdict.verdict for verdict in judge(ranks)] == ["rotating_imbalance"]

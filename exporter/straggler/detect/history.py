@@ -6,7 +6,7 @@ longer seen is forgotten after the policy's grace.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -36,11 +36,15 @@ class History:
         self._policy = policy
         self._marks: dict[RankKey, deque[_Mark]] = {}
         self._gone_since: dict[RankKey, float] = {}
+        self._finished: dict[RankKey, float] = {}
+        """When each rank was last seen to have finished."""
         self._levels: dict[str, deque[tuple[float, Level]]] = {}
 
     def observe(self, now: float, views: Iterable[RankView]) -> list[RankSample]:
         """Turn joined ranks into samples with what this history knows about them."""
-        samples = [self._sample(now, view) for view in views]
+        views = list(views)
+        finished = self._note_finished(now, views)
+        samples = [self._sample(now, view, finished[view.rank.identity.run]) for view in views]
         seen = {rank.key for rank in samples}
         self._marks = {key: marks for key, marks in self._marks.items() if key in seen}
         self._gone_since = {key: since for key, since in self._gone_since.items() if key in seen}
@@ -73,14 +77,23 @@ class History:
             return None
         return usual(old)
 
-    def _sample(self, now: float, view: RankView) -> RankSample:
+    def _note_finished(self, now: float, views: Iterable[RankView]) -> Counter[str]:
+        """By run, how many ranks have finished within the time that the last ones may take to write their results."""
+        for view in views:
+            if view.rank.state is RankState.FINISHED:
+                self._finished[view.rank.key] = now
+        oldest = now - self._policy.hang_excluded_seconds
+        self._finished = {key: at for key, at in self._finished.items() if at >= oldest}
+        return Counter(key.run for key in self._finished)
+
+    def _sample(self, now: float, view: RankView, run_finished: int) -> RankSample:
         key = view.rank.key
         if view.rank.state is RankState.CRASHED:
-            return sample(view, gone_seconds=now - self._gone_since.setdefault(key, now))
+            return sample(view, gone_seconds=now - self._gone_since.setdefault(key, now), run_finished=run_finished)
         self._gone_since.pop(key, None)
         mark = _mark(now, view)
         if mark is None:
-            return sample(view)
+            return sample(view, run_finished=run_finished)
         marks = self._marks.setdefault(key, deque())
         if marks and _restarted(marks[-1], mark):
             marks.clear()
@@ -92,6 +105,7 @@ class History:
         stepped, passed = mark.step_seconds - first.step_seconds, now - first.at
         return sample(
             view,
+            run_finished=run_finished,
             data_share=(mark.data_seconds - first.data_seconds) / stepped if stepped > 0 else None,
             throttled_share={
                 reason: (seconds - first.held_back[reason]) / passed

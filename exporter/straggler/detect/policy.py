@@ -21,15 +21,22 @@ class Policy:
     """The excess must be this share of the step: 20 % of a tiny own time delays nobody."""
     min_peers_for_critical: int = 3
     """With two ranks each is compared with the other, and that is evidence for a warning only; alone, no verdict."""
+    explained_share: float = 0.40
+    """Of what the peers wait for each other: the slow rank's excess must explain so much, or the slowness is chance. In
+    a job of very uneven batches some rank is 10 % above its peers over 32 steps now and then, but explains a quarter of
+    the waiting; a straggler explains nearly all of it."""
     many_slow_share: float = 0.10
     """More slow ranks than this share of a group, on several nodes, are the job's shape and not bad hardware."""
     many_slow_min_ranks: int = 3
     many_slow_min_nodes: int = 2
 
     imbalance_share: float = 0.15
-    """Waiting for peers of the same group above the least wait, as a share of the step, while no rank's mean stands
-    out: another rank is the slowest in each step. 8 % of independent jitter makes 8 % of it on 8 ranks and 13 % on 64;
-    sequences so uneven that the slowest of a stage exceeds its median by a third, as recorded, make 18 to 22 %."""
+    """Waiting for peers of the same group above the least wait, as a share of the step, of which no rank's mean
+    explains ``imbalance_explained_share``: another rank is the slowest in each step. 8 % of independent jitter makes 8 % of it on
+    8 ranks and 13 % on 64; sequences so uneven that the slowest of a stage exceeds its median by a third, as recorded,
+    make 18 to 22 %."""
+    imbalance_explained_share: float = 0.50
+    """If one rank's mean explains half of the waiting, it is that rank, or one long stall of it, and not all of them."""
     input_stall_share: float = 0.20
     """Waiting for the next batch, on the median rank. The reference step loads without prefetching in 14 %."""
     regression_ratio: float = 1.20

@@ -33,6 +33,8 @@ class RankSample:
     """How long no new step has been seen."""
     gone_seconds: float | None = None
     """How long the rank has been seen as crashed; ``None`` while it is not."""
+    run_finished: int = 0
+    """How many ranks of the run have finished in the last hour: those that are forgotten already, too."""
 
     data_share: float | None = None
     """Waiting for the next batch, as a share of the step, over the last minutes."""
@@ -91,6 +93,7 @@ def sample(
     view: RankView,
     *,
     gone_seconds: float | None = None,
+    run_finished: int = 0,
     data_share: float | None = None,
     throttled_share: Mapping[str, float] | None = None,
 ) -> RankSample:
@@ -112,6 +115,7 @@ def sample(
         own_reason=facts.own_reason,
         since_progress_seconds=facts.since_progress_seconds,
         gone_seconds=gone_seconds,
+        run_finished=run_finished,
         data_share=data_share,
         throttled_share={} if throttled_share is None else throttled_share,
         gpu_uuid=view.gpu.key.uuid if view.gpu else identity.gpu_uuid,

@@ -11,7 +11,14 @@ from statistics import fmean
 from straggler.detect import wording
 from straggler.detect.policy import Policy
 from straggler.detect.sample import RankSample
-from straggler.detect.slowdown import LOWER_QUARTILE, MEDIAN, exceeds, excess_share, quantile, slowdown_ratio
+from straggler.detect.slowdown import (
+    LOWER_QUARTILE,
+    MEDIAN,
+    excess_share,
+    max_minus_median,
+    quantile,
+    slowdown_ratio,
+)
 from straggler.detect.straggling import Group, Slowness
 from straggler.detect.verdict import INFO, WARNING, Verdict
 
@@ -27,16 +34,15 @@ def heavy_stages(run: str, slowness: Slowness, ranks: Sequence[RankSample], poli
 
 
 def rotating_imbalance(run: str, slowness: Slowness, policy: Policy) -> list[Verdict]:
-    """All ranks wait much, and none stands out: another one is the slowest in each step.
+    """All ranks wait much, and no rank explains it: another one is the slowest in each step.
 
     Waiting is compared inside a peer group, with the least wait of any of its ranks in any step of the window: what
-    even the slowest rank waits is the network and the pipeline, the rest is waiting for each other.
+    even the slowest rank waits is the network and the pipeline, the rest is waiting for each other. One steady
+    straggler explains all of it; in a run of uneven batches the slowest mean explains a quarter.
     """
-    if any(_stands_out(group, policy) for group in slowness.groups):
-        return []
-    shares = [share for group in slowness.groups if (share := _waiting_share(group)) is not None]
-    worst = max(shares, default=0.0)
-    if worst <= policy.imbalance_share:
+    worst = max((_step_share(group, group.waiting) for group in slowness.groups), default=0.0)
+    explained = max((_step_share(group, _largest_excess(group)) for group in slowness.groups), default=0.0)
+    if worst <= policy.imbalance_share or explained >= policy.imbalance_explained_share * worst:
         return []
     return [
         Verdict(
@@ -45,8 +51,8 @@ def rotating_imbalance(run: str, slowness: Slowness, policy: Policy) -> list[Ver
             run=run,
             lost_share=worst,
             evidence=f"ranks wait {wording.percent(worst)} of each step for peers of their own group, yet no rank's "
-            f"mean own time is above {wording.times(policy.warning_ratio)} its peers': the slow rank changes from step "
-            "to step",
+            f"mean own time explains {wording.percent(policy.imbalance_explained_share)} of that: the slow rank changes from "
+            "step to step",
             impact=f"{wording.percent(worst)} of each step is lost to uneven work per step (sequence lengths, stalls)",
         )
     ]
@@ -125,15 +131,10 @@ def _heavy_stages(run: str, slowness: Slowness, ranks: Sequence[RankSample], pol
     return verdicts
 
 
-def _stands_out(group: Group, policy: Policy) -> bool:
-    return any(exceeds(member.own_mean, group.mean_reference, policy.warning_ratio) for member in group.members)
+def _largest_excess(group: Group) -> float:
+    return max_minus_median([member.own_mean for member in group.members])
 
 
-def _waiting_share(group: Group) -> float | None:
-    recent = [member.recent for member in group.members if member.recent is not None]
-    means = [window.wait_mean_seconds for window in recent if window.wait_mean_seconds is not None]
-    least = [window.wait_min_seconds for window in recent if window.wait_min_seconds is not None]
-    step = fmean(window.step_mean_seconds for window in recent) if recent else 0.0
-    if not means or not least or step <= 0:
-        return None
-    return (fmean(means) - min(least)) / step
+def _step_share(group: Group, seconds: float) -> float:
+    step = fmean(member.step_mean for member in group.members)
+    return seconds / step if step > 0 else 0.0

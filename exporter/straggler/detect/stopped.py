@@ -86,8 +86,11 @@ def steps_on(ranks: Sequence[RankSample], silent: float) -> bool:
 
 
 def _is_finishing(ranks: Sequence[RankSample]) -> bool:
-    finished = sum(rank.state is RankState.FINISHED for rank in ranks)
-    return finished >= sum(rank.alive for rank in ranks)
+    """Whether most ranks have finished and some are gone: after a polite restart all would be there again."""
+    finished = max(sum(rank.state is RankState.FINISHED for rank in ranks), *(rank.run_finished for rank in ranks))
+    alive = sum(rank.alive for rank in ranks)
+    sizes = [rank.world_size for rank in ranks if rank.alive and rank.world_size is not None]
+    return finished >= alive and (not sizes or alive < min(sizes))
 
 
 def _most_behind(candidates: Sequence[RankSample], ranks: Sequence[RankSample]) -> list[RankSample]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from straggler.detect import wording
 from straggler.detect.policy import Policy
@@ -20,6 +21,14 @@ class Group:
     members: tuple[RankSample, ...]
     mean_reference: float
     median_reference: float
+
+    @property
+    def waiting(self) -> float:
+        """Seconds a step that its ranks wait for each other: the mean wait above the least of any rank in any step."""
+        recent = [member.recent for member in self.members if member.recent is not None]
+        means = [window.wait_mean_seconds for window in recent if window.wait_mean_seconds is not None]
+        least = [window.wait_min_seconds for window in recent if window.wait_min_seconds is not None]
+        return fmean(means) - min(least) if means and least else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +154,10 @@ def _groups(ranks: Sequence[RankSample], policy: Policy) -> Iterable[Group]:
 
 
 def _slow_in(group: Group, policy: Policy) -> Iterable[Slow]:
+    least_excess = policy.explained_share * group.waiting
     for rank in group.members:
-        if _is_slow(rank, group, policy.warning_ratio, policy):
+        explains = rank.own_mean - group.mean_reference >= least_excess
+        if explains and _is_slow(rank, group, policy.warning_ratio, policy):
             critical = len(group.members) >= policy.min_peers_for_critical
             yield Slow(rank, group, critical and _is_slow(rank, group, policy.critical_ratio, policy))
 
