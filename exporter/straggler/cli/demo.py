@@ -32,7 +32,7 @@ JSON_KEYS = """\
   ranks, fault, slow_rank, slow_factor   as asked for; slow_rank is null in a healthy run
   alert               the alert that named a rank: name, severity, rank (number or null), labels, annotations; or null
   seconds_to_alert    from the start of the first slow step to the webhook; or null
-  step_seconds        healthy, slow: mean of the steps before and under the fault; expected_healthy, expected_slow
+  step_seconds        healthy, slow: median step before and under the fault; expected_healthy, expected_slow
   own_seconds         healthy, slow: the same for the own time of the slow rank
   efficiency          measured, expected: healthy step over slow step
   fired               names of all alerts that fired, in order

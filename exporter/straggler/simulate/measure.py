@@ -6,7 +6,7 @@ import contextlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import median
 
 from straggler.errors import WireError
 from straggler.simulate.scenario import Scenario
@@ -22,7 +22,10 @@ _SETTLING_STEPS = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Means over the healthy steps and over the slow ones, in seconds; ``None`` where there are none."""
+    """Medians over the healthy steps and over the slow ones, in seconds; ``None`` where there are none.
+
+    Medians, since the hiccups of a small machine that runs all of this at once belong to neither.
+    """
 
     healthy_step_seconds: float | None
     slow_step_seconds: float | None
@@ -66,12 +69,12 @@ def measure(scenario: Scenario, records: dict[int, list[StepRecord]]) -> Pace:
     healthy = [record for record in steps if _WARM_UP_STEPS < record.serial < begins]
     slow = [record for record in steps if record.serial >= begins + _SETTLING_STEPS]
     return Pace(
-        healthy_step_seconds=_mean([record.wall_ns for record in healthy]),
-        slow_step_seconds=_mean([record.wall_ns for record in slow]),
-        healthy_own_seconds=_mean([own for record in healthy if (own := record.own_ns) is not None]),
-        slow_own_seconds=_mean([own for record in slow if (own := record.own_ns) is not None]),
+        healthy_step_seconds=_median([record.wall_ns for record in healthy]),
+        slow_step_seconds=_median([record.wall_ns for record in slow]),
+        healthy_own_seconds=_median([own for record in healthy if (own := record.own_ns) is not None]),
+        slow_own_seconds=_median([own for record in slow if (own := record.own_ns) is not None]),
     )
 
 
-def _mean(times_ns: list[int]) -> float | None:
-    return fmean(times_ns) * _NS if times_ns else None
+def _median(times_ns: list[int]) -> float | None:
+    return median(times_ns) * _NS if times_ns else None
