@@ -118,6 +118,8 @@ class Recorder(NamedTuple):
     """Write the live block of a rank that goes on."""
     live: Callable[[int, int], bytearray]
     """The live block with this status at this time, in the one buffer there is for it."""
+    glance: Callable[[], tuple[int, int, int]]
+    """Arrivals, serial, and ``Book.excluded``: from any thread."""
     set_ring: Callable[[RingWriter | None], None]
     ring: Callable[[], RingWriter | None]
 
@@ -336,6 +338,7 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
         add=add,
         write_live=write_live,
         live=live,
+        glance=lambda: (arrivals, serial, book.excluded),
         set_ring=set_ring,
         ring=lambda: ring,
     )

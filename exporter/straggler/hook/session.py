@@ -96,9 +96,9 @@ class Session:
         ring = self._open_ring() if self.options.wants_ring else None
         self.recorder.set_ring(ring)
         if self.options.push_url:
-            from straggler.hook.push import Pusher  # noqa: PLC0415 - imports http.client: only where chosen
+            from straggler.hook.push import start_pusher  # noqa: PLC0415 - imports http.client: only where chosen
 
-            self._pusher = Pusher(self)
+            self._pusher = start_pusher(self)
         if self.options.serve is not None:
             from straggler.hook.serve import start_server  # noqa: PLC0415 - imports http.server: only where chosen
 
@@ -230,9 +230,9 @@ class Session:
         if ring is not None:
             self._part(ring, status, close=is_owner)
         if self._pusher is not None:
-            self._pusher.stop(status)
+            self._pusher.stop(status, wait=status != layout.STATUS_OFF)
         if self._server is not None:
-            self._server.stop()
+            self._server.stop(wait=status != layout.STATUS_OFF)
 
     def _part(self, ring: RingWriter, status: int, *, close: bool = True) -> None:
         """Say goodbye in a ring. The descriptor is given back by the thread that writes, or by nobody."""
