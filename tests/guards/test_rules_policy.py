@@ -89,6 +89,8 @@ EXPECTED: dict[str, tuple[list[float], set[float]]] = {
     "TrainingSlowNetwork-warning": ([P.regression_ratio - 1], set()),
     "TrainingSlowNetwork-info": ([0, P.network_share], set()),
     "TrainingUtilizationDivergence-warning": ([P.divergence_gap, P.divergence_utilization], {TREND}),
+    "TrainingGpuThrottled-warning": ([P.throttled_share], {TREND}),
+    "TrainingLinkDegraded-warning": ([0], set()),
     "TrainingHung-critical": ([0], set()),
     "TrainingRankCrashed-critical": ([0], set()),
     "TrainingRankMissing-warning": ([0], set()),
@@ -110,6 +112,8 @@ HOLDS: dict[str, float] = {
     "TrainingSlowNetwork-warning": P.job_for_seconds,
     "TrainingSlowNetwork-info": P.job_for_seconds,
     "TrainingUtilizationDivergence-warning": P.divergence_seconds,
+    "TrainingGpuThrottled-warning": P.job_for_seconds,
+    "TrainingLinkDegraded-warning": P.job_for_seconds,
     "TrainingHung-critical": 0.0,  # the state has waited already
     "TrainingRankCrashed-critical": P.crash_for_seconds,
     "TrainingRankMissing-warning": 0.0,  # the expression looks back

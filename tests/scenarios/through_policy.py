@@ -47,6 +47,5 @@ def _about(verdict: Verdict) -> str:
         "straggling_node": verdict.node,
         "heavy_stage": verdict.peer_group,
         "throttled_gpu": verdict.rank,
-        "degraded_link": verdict.rank,
     }.get(verdict.verdict)
     return "" if subject is None else str(subject)

@@ -10,7 +10,6 @@ _ABOUT = {
     "straggling_node": "rank_node",
     "heavy_stage": "peer_group",
     "throttled_gpu": "rank",
-    "degraded_link": "rank",
     "blind": "reason",
 }
 """The label that tells what a verdict is about."""

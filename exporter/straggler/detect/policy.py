@@ -31,12 +31,11 @@ class Policy:
     many_slow_min_nodes: int = 2
 
     imbalance_share: float = 0.15
-    """Waiting for peers of the same group above the least wait, as a share of the step, of which no rank's mean
-    explains ``imbalance_explained_share``: another rank is the slowest in each step. 8 % of independent jitter makes 8 % of it on
-    8 ranks and 13 % on 64; sequences so uneven that the slowest of a stage exceeds its median by a third, as recorded,
-    make 18 to 22 %."""
+    """Waiting for peers of the same group above the least wait, as a share of the step. 8 % of independent jitter makes
+    8 % of it on 8 ranks and 13 % on 64; sequences so uneven that the slowest of a stage exceeds its median by a third,
+    as recorded, make 18 to 22 %."""
     imbalance_explained_share: float = 0.50
-    """If one rank's mean explains half of the waiting, it is that rank, or one long stall of it, and not all of them."""
+    """If one rank's mean explains half of the waiting, it is that rank, or one long stall of it, and not all."""
     input_stall_share: float = 0.20
     """Waiting for the next batch, on the median rank. The reference step loads without prefetching in 14 %."""
     regression_ratio: float = 1.20

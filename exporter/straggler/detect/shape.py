@@ -50,9 +50,9 @@ def rotating_imbalance(run: str, slowness: Slowness, policy: Policy) -> list[Ver
             severity=WARNING,
             run=run,
             lost_share=worst,
-            evidence=f"ranks wait {wording.percent(worst)} of each step for peers of their own group, yet no rank's "
-            f"mean own time explains {wording.percent(policy.imbalance_explained_share)} of that: the slow rank changes from "
-            "step to step",
+            evidence=f"ranks wait {wording.percent(worst)} of each step for peers of their own group, and no "
+            f"rank's mean own time explains {wording.percent(policy.imbalance_explained_share)} of that: the slow rank changes "
+            "from step to step",
             impact=f"{wording.percent(worst)} of each step is lost to uneven work per step (sequence lengths, stalls)",
         )
     ]
