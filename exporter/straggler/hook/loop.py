@@ -10,9 +10,9 @@ no reference but our own being left to it, and then ends where the next one begi
 
 from __future__ import annotations
 
+from _thread import get_ident  # threading, which has it too, costs 1 ms of import
 from collections.abc import Sequence
 from sys import getrefcount
-from threading import get_ident
 from typing import TYPE_CHECKING
 
 from straggler.hook.guard import guarded, guarded_arrive, guarded_record

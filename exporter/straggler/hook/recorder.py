@@ -16,12 +16,14 @@ import os
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from straggler.errors import RingError
-from straggler.hook.ring_writer import RingWriter
 from straggler.wire import layout
+
+if TYPE_CHECKING:
+    from straggler.hook.ring_writer import RingWriter
 
 _pack_step = struct.Struct("<4Q2IQ9QQ" + "6Q9QQ").pack_into
 """The first part of ``layout.RECORD_BODY``: what is said about the step itself, and then by how much the counters from

@@ -11,25 +11,23 @@ each entry compares the caller with ``Stopwatch.owner``.
 from __future__ import annotations
 
 import itertools
+from _thread import get_ident  # threading, which has it too, costs 1 ms of import
 from collections.abc import Callable
-from threading import get_ident
 from typing import TYPE_CHECKING
 
 from straggler.errors import RingError
 from straggler.hook import process
-from straggler.hook.gpu_clock import gpu_is_open
 from straggler.hook.guard import Reporter, attempt
 from straggler.hook.loop import Loop
-from straggler.hook.opening import open_ring
 from straggler.hook.options import Options
 from straggler.hook.recorder import MEASURED, NO_WAIT, Book, make_recorder
-from straggler.hook.ring_writer import RingWriter
 from straggler.hook.stopwatch import DEAD, NOBODY, make_stopwatch
 from straggler.wire import layout
 from straggler.wire.records import Identity
 
 if TYPE_CHECKING:
     from straggler.hook.push import Pusher
+    from straggler.hook.ring_writer import RingWriter
     from straggler.hook.serve import PageServer
 
 GPU_CLOCK = layout.OWN_REASONS.index("gpu_clock_missing")
@@ -112,6 +110,8 @@ class Session:
         return True
 
     def _open_ring(self) -> RingWriter | None:
+        from straggler.hook.opening import open_ring  # noqa: PLC0415 - only a process that trains pays for it
+
         live = bytes(self.recorder.live(layout.STATUS_RUNNING, self.watch.clock()))
         keep = {ring.path for other in process.members() if (ring := getattr(other, "ring", None)) is not None}
         try:
@@ -177,6 +177,8 @@ class Session:
         """Withdraw own time if a GPU turns out to run behind the host's back. Asked ever more rarely."""
         if self.book.own_reason != MEASURED or self.identity.world_size == 1 or self.options.gpu_synchronized:
             return
+        from straggler.hook.gpu_clock import gpu_is_open  # noqa: PLC0415 - only a process that trains pays for it
+
         if gpu_is_open():
             self.book.own_reason = GPU_CLOCK
             self.warn(
