@@ -1,7 +1,7 @@
 """Draw every dashboard with Grafana's own front-end libraries, and fail on a panel that is empty or broken.
 
-A real Prometheus is filled with the past of a run with a straggler, a healthy run, one of 512 ranks and one whose
-monitor is blind; a page made of ``@grafana/scenes`` and ``@grafana/ui`` asks it; headless Chromium takes the pictures.
+A real Prometheus is filled with the past of a run with a straggler, a healthy run, one of 512 ranks and small
+ones in trouble; a page made of ``@grafana/scenes`` and ``@grafana/ui`` asks it; headless Chromium takes the pictures.
 No Grafana server, nothing outside this machine. ``--images`` also writes those that the documentation shows.
 """
 
@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,7 @@ LARGE_MINUTES = 60
 
 GOOD_WHEN_EMPTY = (
     "Firing alerts",
+    "Sources in trouble",
     "What cannot be seen now",
     "Ranks without a GPU, by reason",
     "Ranks without own time, by reason",
@@ -49,6 +50,7 @@ GOOD_WHEN_EMPTY = (
 
 STRAGGLER = {"cluster": "eu-west", "run": "aurora-13b", "rank": "5"}
 HEALTHY = {"cluster": "eu-west", "run": "borealis-7b", "rank": "3"}
+CRASHED = {"cluster": "lab", "run": "crash-1b"}
 LARGE = {"cluster": "us-east", "run": "colossus-70b", "rank": "137"}
 
 
@@ -58,7 +60,7 @@ class View:
 
     dashboard: str
     case: str
-    chosen: dict[str, str] = field(default_factory=dict)
+    chosen: Mapping[str, str | list[str]] = field(default_factory=dict)
     minutes: int = MINUTES
     documented: tuple[str, ...] = ()
     """Themes in which the documentation shows it."""
@@ -70,7 +72,7 @@ class View:
 
 BOTH = ("dark", "light")
 VIEWS = (
-    View("fleet", "straggler", documented=BOTH),
+    View("fleet", "straggler", {"cluster": ["eu-west", "us-east"]}, documented=BOTH),
     View("run", "straggler", STRAGGLER, documented=BOTH),
     View("rank", "straggler", STRAGGLER, documented=BOTH),
     View("exporter", "blind", documented=("dark",)),
@@ -78,6 +80,8 @@ VIEWS = (
     View("run", "healthy", HEALTHY, documented=("dark",)),
     View("rank", "healthy", HEALTHY),
     View("exporter", "healthy", {"cluster": HEALTHY["cluster"]}),
+    View("fleet", "crash", {"cluster": "lab"}, minutes=20),
+    View("run", "crash", CRASHED, minutes=20),
     View("fleet", "512-ranks", {"run": LARGE["run"]}, LARGE_MINUTES),
     View("run", "512-ranks", LARGE, LARGE_MINUTES, documented=("dark",)),
     View("rank", "512-ranks", LARGE, LARGE_MINUTES),
@@ -112,7 +116,7 @@ def job(page: str, view: View, theme: str) -> dict[str, object]:
     variables = {f"var-{name}": value for name, value in view.chosen.items()}
     query = {"dashboard": view.dashboard, "theme": theme, "from": f"now-{view.minutes}m", "to": "now", **variables}
     return {
-        "url": f"{page}/?{urlencode(query)}",
+        "url": f"{page}/?{urlencode(query, doseq=True)}",
         "picture": str(PICTURES / f"{view.name(theme)}.png"),
         "width": WIDTH,
         "now": END * 1000,
@@ -168,10 +172,10 @@ def fill_database() -> None:
     stamp = DATA / ".made"
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == want:
         return
-    say("simulating four runs and backfilling them: about two minutes")
+    say("simulating six runs and backfilling them: about two minutes")
     shutil.rmtree(DATA, ignore_errors=True)
     DATA.mkdir(parents=True)
-    runs = [courses.straggler(MINUTES), courses.healthy(MINUTES), courses.large(LARGE_MINUTES), courses.blind()]
+    runs = [courses.straggler(MINUTES), courses.healthy(MINUTES), courses.large(LARGE_MINUTES), *courses.troubled()]
     server.build(DATA, runs)
     stamp.write_text(want, encoding="utf-8")
 

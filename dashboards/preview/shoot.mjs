@@ -53,11 +53,10 @@ async function shoot({ url, picture, width, now, allowEmpty }) {
     });
   await waitFor('answered', ready);
   await page.waitForLoadState('networkidle');
-  const height = await page.evaluate(() => document.documentElement.scrollHeight);
-  await page.setViewportSize({ width, height: Math.min(height, TALLEST) });
+  await showWhole(page, width);
   await waitFor('drawn', drawn);
   await page.waitForTimeout(SETTLE_MS);
-  await page.screenshot({ path: picture, fullPage: true });
+  await page.screenshot({ path: picture });
   const panels = await page.evaluate(() => window.report?.() ?? []);
   await context.close();
 
@@ -74,4 +73,17 @@ async function shoot({ url, picture, width, now, allowEmpty }) {
     console.log(`  PAGE   ${message}`);
   }
   return failed + (panels.length ? 0 : 1);
+}
+
+/** Make the window as tall as the page. (A full-page screenshot would resize it while it is taken, and panels redraw.) */
+async function showWhole(page, width) {
+  for (let tall = 0; tall < TALLEST; ) {
+    await page.waitForTimeout(SETTLE_MS);
+    const height = await page.evaluate(() => document.documentElement.scrollHeight);
+    if (height === tall) {
+      return;
+    }
+    tall = height;
+    await page.setViewportSize({ width, height });
+  }
 }

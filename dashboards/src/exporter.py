@@ -123,22 +123,20 @@ def _sources() -> list[Json]:
             f'0 * (max by ({_BY}, source) ({state}, state="ok"}}) == 1)',
         ]
     )
-    ever = "[$__range] @ end()"
-    worst = (
-        f'topk(20, 2 * max by ({_BY}, source) (max_over_time({state}, state=~"failed|stale"}}{ever}))\n'
-        f'+ max by ({_BY}, source) (max_over_time({state}, state="ok"}}{ever})))'
-    )
+    ever = f'max_over_time({state}, state=~"failed|stale"}}[$__range] @ end())'
+    troubled = f"topk(20, max by ({_BY}, source) ({ever}) > 0)"
     return [
         states(
             10,
-            "Sources, the troubled first",
-            "How each source of each exporter is, at most 20: those that were failed or stale in the time range come "
-            "first. absent: not on this machine, normal. stale: it answers, but what it says has stopped changing "
-            "while the ranks step. failed: it is there and gives nothing; the exporter's log says why.",
-            [query(f"({code})\nand on ({_BY}, source)\n{worst}", "{{source}} on {{instance}}")],
+            "Sources in trouble",
+            "How each source was that failed or went stale in the time range, at most 20. stale: it answers, but what "
+            "it says has stopped changing while the ranks step. failed: it is there and gives nothing; the exporter's "
+            "log says why. What depends on it is absent meanwhile, not zero.",
+            [query(f"({code})\nand on ({_BY}, source)\n{troubled}", "{{source}} on {{instance}}")],
             texts=SOURCE_STATES,
             unit="none",
-            size=(14, 11),
+            size=(14, 9),
+            empty="no source failed or went stale",
         ),
         timeseries(
             11,
@@ -150,7 +148,7 @@ def _sources() -> list[Json]:
             decimals=0,
             low=0,
             overrides=colours({"ok": GOOD, "absent": GREY, "stale": WARNING, "failed": CRITICAL}),
-            size=(10, 11),
+            size=(10, 9),
         ),
     ]
 

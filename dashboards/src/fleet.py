@@ -21,7 +21,7 @@ from dashboards.src.panels import (
     timeseries,
     value_texts,
 )
-from dashboards.src.queries import FLEET, slowdown, union
+from dashboards.src.queries import FLEET, lost_gpus, lost_share, slowdown, union
 from dashboards.src.tables import (
     COLOURED_CELL,
     FLEET_UID,
@@ -53,7 +53,7 @@ _VERDICT = union(
         f'0 * sum by (cluster, run) (run:training_rank_state:count{{state=~"finished|crashed", {FLEET}}}) + 5',
     ]
 )
-_LOST = f"run:training_lost_gpu_seconds:per_second{{{FLEET}}}"
+_LOST = lost_gpus(FLEET)
 _ALIVE = f"run:training_ranks_alive:count{{{FLEET}}}"
 
 
@@ -67,9 +67,9 @@ def _headline() -> list[Json]:
         stat(
             1,
             "GPUs lost now",
-            "GPUs' worth of work that is lost because all ranks wait for the slowest one, summed over the runs. 4 "
-            "means that four GPUs could be switched off and nothing would be missed. Orange from 2, red from 8: the "
-            "tables below say in which run, and which rank it is.",
+            "GPUs' worth of work that is lost because all ranks wait for the slowest one, summed over the runs; of a "
+            "run that hangs, all. 4 means that four GPUs could be switched off and nothing would be missed. Orange "
+            "from 2, red from 8: the tables below say in which run, and which rank it is.",
             [query(f"sum({_LOST})", instant=True)],
             steps=((None, GOOD), (2, WARNING), (8, CRITICAL)),
             decimals=1,
@@ -148,8 +148,8 @@ def _runs() -> list[Json]:
             "equal; slowest rank is that rank's slowdown. Click the run.",
             [
                 query(_VERDICT, table=True),
-                query(f"max by (cluster, run) ({_LOST})", table=True),
-                query(f"max by (cluster, run) (run:training_lost_gpu_seconds:share{{{FLEET}}})", table=True),
+                query(_LOST, table=True),
+                query(lost_share(FLEET), table=True),
                 query(f"max by (cluster, run) ({slowdown(FLEET)})", table=True),
                 query(f"max by (cluster, run) ({_ALIVE})", table=True),
                 query(f"max by (cluster, run) (run:training_recent_step_seconds:mean{{{FLEET}}})", table=True),
@@ -209,7 +209,7 @@ def _runs() -> list[Json]:
 
 
 def _cost() -> list[Json]:
-    worst = f"topk(10, sum_over_time({_LOST}[$__range] @ end()))"
+    worst = f"topk(10, sum_over_time(run:training_lost_gpu_seconds:per_second{{{FLEET}}}[$__range] @ end()))"
     return [
         timeseries(
             20,
@@ -219,6 +219,7 @@ def _cost() -> list[Json]:
             [query(f"{_LOST}\nand on (cluster, run) {worst}", "{{run}}")],
             stacked=True,
             low=0,
+            custom={"axisSoftMax": 2},
         ),
         timeseries(
             21,

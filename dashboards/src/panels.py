@@ -21,11 +21,11 @@ CALM = "text"
 TIMES = "suffix:x"
 """A unit: 1.35x."""
 
-SLOWDOWN_STEPS = ((None, GOOD), (1.10, WARNING), (1.20, CRITICAL))
-"""The warning and critical ratios of ``detect/policy.py``; a test holds the two together."""
-SLOWDOWN_CELL_STEPS = ((None, "transparent"), *SLOWDOWN_STEPS[1:])
+SLOWDOWN_STEPS = ((None, GREY), (0, GOOD), (1.10, WARNING), (1.20, CRITICAL))
+"""The warning and critical ratios of ``detect/policy.py``; a test holds the two together. Grey: no value."""
+SLOWDOWN_CELL_STEPS = ((None, "transparent"), *SLOWDOWN_STEPS[2:])
 """In a table only what is slow has a colour."""
-LOST_STEPS = ((None, GOOD), (0.05, WARNING), (0.15, CRITICAL))
+LOST_STEPS = ((None, GREY), (0, GOOD), (0.05, WARNING), (0.15, CRITICAL))
 
 _CELLS = 150
 """Columns of a heatmap: narrower ones are stripes."""

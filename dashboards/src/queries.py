@@ -74,6 +74,18 @@ def in_order(value: str) -> str:
     return f'label_replace({padded}, "order", "$1", "order", ".*(.{{5}})")'
 
 
+def lost_gpus(selector: str) -> str:
+    """GPUs' worth of work lost by each run: to waiting for each other, or all of them while the run hangs."""
+    hung = f"run:training_ranks_alive:count{{{selector}}} and on (cluster, run) run:training_hung_ranks:count"
+    return f"max by (cluster, run) ({hung}\nor run:training_lost_gpu_seconds:per_second{{{selector}}})"
+
+
+def lost_share(selector: str) -> str:
+    """The same as a share of the run's GPUs."""
+    hung = f"0 * run:training_hung_ranks:count{{{selector}}} + 1"
+    return f"max by (cluster, run) ({hung}\nor run:training_lost_gpu_seconds:share{{{selector}}})"
+
+
 def per_step(counter: str, selector: str, *, by: str = RANK, extra: str = "") -> str:
     """Seconds a step of a counter, for each rank.
 

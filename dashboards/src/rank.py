@@ -169,10 +169,21 @@ def _identity() -> Json:
         },
         size=(24, 4),
         overrides=[
-            override("GPU", custom__width=55),
-            override("GPU UUID", custom__width=330),
-            override("clock", custom__width=65),
-            override("evidence", custom__width=90),
+            override(column, noValue="-", custom__width=width)
+            for column, width in {
+                "node": 150,
+                "GPU": 50,
+                "GPU UUID": 325,
+                "PCI bus": 155,
+                "model": 200,
+                "pod": 160,
+                "Slurm job": 95,
+                "user": 80,
+                "framework": 120,
+                "clock": 65,
+                "own time": 100,
+                "evidence": 85,
+            }.items()
         ],
         empty="nobody reports this rank",
     )

@@ -30,6 +30,8 @@ from dashboards.src.queries import (
     each_rank,
     ever_slowest,
     in_order,
+    lost_gpus,
+    lost_share,
     only,
     per_step,
     slowdown,
@@ -61,6 +63,7 @@ PHASES = {
 
 _RATE = "[$__rate_interval]"
 _STEP = f"run:training_recent_step_seconds:mean{{{RUN_LEVEL}}}"
+_STANDS = f"run:training_hung_ranks:count{{{RUN_LEVEL}}}"
 _MEDIAN = f"run:training_recent_own_seconds:median{{{RUN}}}"
 
 
@@ -71,8 +74,16 @@ def _headline() -> list[Json]:
             "Slowest rank",
             "The rank with the longest own time beside its peers', and how many times as long it is. Green: no rank "
             "delays the others. From 1.10 one does, from 1.20 it pages. Next: the bars below must show the same rank "
-            "with no waiting; then open it for the reason.",
-            [query(f"topk(1, {slowdown(RUN)})", "rank {{rank}} on {{rank_node}}", instant=True)],
+            "with no waiting; then open it for the reason. While the run hangs nobody is slow: then it "
+            "counts the hung ranks.",
+            [
+                query(
+                    f"topk(1, {slowdown(RUN)}\nunless on (cluster, run) {_STANDS})",
+                    "rank {{rank}} on {{rank_node}}",
+                    instant=True,
+                ),
+                query(f"sum({_STANDS})", "hung ranks", instant=True),
+            ],
             steps=SLOWDOWN_STEPS,
             unit=TIMES,
             decimals=2,
@@ -80,14 +91,16 @@ def _headline() -> list[Json]:
             named=True,
             size=(8, 5),
             links=[{**TO_RANK, "url": TO_RANK["url"].replace("__data.fields.", "__field.labels.")}],
-            empty="no rank reports its own time",
+            overrides=[override("hung ranks", unit="none", decimals=0, color=fixed(CRITICAL))],
+            empty="own time is not measured",
         ),
         stat(
             2,
             "Share lost",
             "Work lost to waiting for each other, as a share of all GPUs: what the run would gain if all ranks were "
-            "equal. Some is normal, since no two steps take equally long. Orange from 5 %, red from 15 %.",
-            [query(f"max(run:training_lost_gpu_seconds:share{{{RUN_LEVEL}}})", instant=True)],
+            "equal; all while it hangs. Some is normal, since no two steps take equally long. Orange from 5 %, red "
+            "from 15 %.",
+            [query(f"max({lost_share(RUN_LEVEL)})", instant=True)],
             unit="percentunit",
             decimals=1,
             steps=LOST_STEPS,
@@ -98,7 +111,7 @@ def _headline() -> list[Json]:
             3,
             "GPUs lost",
             "The same in GPUs: so many could be switched off and nothing would be missed.",
-            [query(f"max(run:training_lost_gpu_seconds:per_second{{{RUN_LEVEL}}})", instant=True)],
+            [query(f"max({lost_gpus(RUN_LEVEL)})", instant=True)],
             decimals=1,
             steps=((None, CALM),),
             size=(3, 5),
@@ -224,7 +237,7 @@ def _since_when() -> list[Json]:
             low=0,
             fill=25,
             lines=True,
-            steps=((None, "transparent"), *LOST_STEPS[1:]),
+            steps=((None, "transparent"), *LOST_STEPS[2:]),
             custom={"axisSoftMax": 0.2},
             overrides=colours({"share of the step": EXCESS}),
         ),
