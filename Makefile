@@ -2,6 +2,9 @@
 # make test    everything that decides whether a change may land
 # make check   the quick loop, under two minutes: no GPU, no servers
 # make bench   the budgets of the hook and the sidecar, side by side with the alternatives
+# make dashboards          writes dashboards/*.json from dashboards/src
+# make dashboards-test     the dashboards' own tests: source, schema, lint, every query against a real Prometheus
+# make dashboards-preview  draws them with Grafana's libraries in Chromium; needs node; pictures in build/pictures
 # make golden  rewrites expected pages and generated documents; read the diff
 .PHONY: demo test check bench golden env servers lint types imports quick clean
 .DEFAULT_GOAL := help
@@ -35,6 +38,14 @@ test: servers lint types imports
 bench: env
 	$(VENV)/python tests/bench/hook.py
 	$(VENV)/python tests/bench/sidecar.py
+
+.PHONY: dashboards dashboards-test dashboards-preview
+dashboards: env
+	$(VENV)/python -m dashboards.src.build
+dashboards-test: servers
+	$(VENV)/pytest -q tests/dashboards tests/guards/test_dashboards_contract.py tests/guards/test_dashboards_preview.py
+dashboards-preview: servers
+	PYTHONPATH=tests $(VENV)/python dashboards/preview/preview.py $(PREVIEW_FLAGS)
 
 golden: env
 	$(VENV)/pytest -q -m "not servers" --golden
