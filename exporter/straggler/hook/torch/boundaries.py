@@ -1,10 +1,12 @@
-"""Where one step ends and the next begins: at the moment an optimizer is about to step.
+"""Where one step ends and the next begins: at the moment an optimizer is about to step (``tracker.py`` tells which).
 
 The pre-hook and not the post-hook, because all ranks have just been released from the same collective there, so that
-the optimizer's own time belongs to the step of the rank that spends it. The hooks are global ones, which fire for
-every optimizer, through wrappers too; they fire twice for a subclass whose ``step`` calls ``super().step``, which the
-session's rule "no step without a backward" makes harmless. ``GradScaler.step`` is a boundary as well: it skips the
-optimizer when a gradient overflowed, and that was a step for the clock.
+the optimizer's own time belongs to the step of the rank that spends it. The hooks are torch's global ones, which fire
+for every optimizer, through wrappers too. ``GradScaler.step`` is a boundary as well: it skips the optimizer when a
+gradient overflowed, and that was a step for the clock.
+
+torch 2.1 and 2.2 need one thing more. There the first ``torch.compile`` strips the hooks from all optimizer classes, so
+their ``step`` methods are wrapped too. Both together are harmless: a step counts once.
 """
 
 from __future__ import annotations
@@ -16,35 +18,70 @@ import torch
 from torch.optim import optimizer as torch_optimizer
 
 from straggler.hook.torch import patches
-from straggler.wire import layout
 
 if TYPE_CHECKING:
-    from straggler.hook.torch.session import Session
-
-_OPTIMIZER = layout.PHASE_INDEX["optimizer"]
+    from straggler.hook.torch.tracker import Tracker
 
 
-def install(session: Session) -> None:
+def install(tracker: Tracker) -> None:
     """Hook all optimizers, present and future."""
-    marks: list[int] = []
+    tokens: list[int | None] = []
 
-    def before(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        session.optimizer_begins()
-        marks.append(session.begin(_OPTIMIZER))
+    def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if not patches.compiling():
+            tracker.optimizer_begins(optimizer)
+            tokens.append(tracker.begin_optimizer())
 
     def after(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if marks:
-            session.end(marks.pop())
+        if tokens and not patches.compiling():
+            tracker.end(tokens.pop())
 
-    torch_optimizer.register_optimizer_step_pre_hook(before)
-    torch_optimizer.register_optimizer_step_post_hook(after)
+    for handle in (
+        torch_optimizer.register_optimizer_step_pre_hook(before),
+        torch_optimizer.register_optimizer_step_post_hook(after),
+    ):
+        tracker.on_stop.append(handle.remove)
     scaler = getattr(getattr(torch, "amp", None), "GradScaler", None) or torch.cuda.amp.GradScaler
-    patches.replace(scaler, "step", lambda original: _scaled(session, original))
+    patches.replace(scaler, "step", lambda original: _scaled(tracker, original))
+    if patches.VERSION < (2, 3):
+        patches.replace(
+            torch.optim.Optimizer, "_patch_step_function", lambda original: _class_patched(tracker, original)
+        )
 
 
-def _scaled(session: Session, original: Callable[..., Any]) -> Callable[..., Any]:
-    def step(*args: Any, **kwargs: Any) -> Any:
-        session.optimizer_begins()
-        return original(*args, **kwargs)
+def watch_step(tracker: Tracker, optimizer: Any) -> None:
+    """A boundary at each ``optimizer.step()`` of an object that is no ``torch.optim.Optimizer``."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        patches.replace(optimizer, "step", lambda original: _stepping(tracker, original, lambda *_: optimizer))
+
+
+def _scaled(tracker: Tracker, original: Callable[..., Any]) -> Callable[..., Any]:
+    def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        tracker.optimizer_begins(optimizer)
+        return original(self, optimizer, *args, **kwargs)
 
     return step
+
+
+def _stepping(tracker: Tracker, original: Callable[..., Any], which: Callable[..., Any]) -> Callable[..., Any]:
+    def step(*args: Any, **kwargs: Any) -> Any:
+        if patches.compiling():
+            return original(*args, **kwargs)
+        tracker.optimizer_begins(which(*args))
+        token = tracker.begin_optimizer()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            tracker.end(token)
+
+    return step
+
+
+def _class_patched(tracker: Tracker, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _patch_step_function(self: Any) -> None:
+        original(self)
+        patches.replace(type(self), "step", lambda step: _stepping(tracker, step, lambda optimizer, *_: optimizer))
+        # The compiler takes one layer off a ``step`` that says it is hooked. That must not be ours.
+        vars(type(self).step).pop("hooked", None)
+
+    return _patch_step_function

@@ -1,107 +1,161 @@
-"""Where the training thread's time goes, phase by phase, on the host's clock.
+"""Where the training thread's time goes, phase by phase.
 
 Phases nest: what an inner phase takes is taken out of the outer one, so each moment counts once and the phases add up
 to the step. That is what makes it safe to mark the same wait from several places, e.g. a ``Work.wait`` inside the
-bracket around the reducer's finalize.
+bracket around the reducer's finalize. ``checkpoint`` and ``eval`` keep all time inside them: an all-reduce of a
+validation's loss is no waiting of the training.
 
 Only the training thread is measured. A checkpoint thread that runs collectives would otherwise give time away that the
 training thread never lost. Autograd's device threads work on behalf of the training thread while it is blocked in
 ``backward``: they are let in by the caller's ``borrowed`` flag.
+
+Two clocks: ``HostMeter`` here, and ``EventMeter`` in ``cuda_clock.py`` for a GPU that computes behind the host's back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import get_ident
-from time import perf_counter_ns
+from time import monotonic_ns
+from typing import Any, NamedTuple
 
 from straggler.wire import layout
 
-NOT_OURS = -1
-"""What ``enter`` returns in a thread that is not measured; ``leave`` ignores it."""
-
-Publish = Callable[[int, tuple[int, ...]], None]
-"""Takes the wall time of a step and its phases, in nanoseconds; length ``layout.PHASE_COUNT``."""
+MEASURED = "measured"
+_EXCLUDED = frozenset(layout.EXCLUDED)
 
 
-class HostMeter:
-    """A stack of phases and a sum per phase, in nanoseconds.
+class TimedStep(NamedTuple):
+    """One finished step. Times in nanoseconds."""
+
+    wall_ns: int
+    phase_ns: tuple[int, ...]
+    """Length ``layout.PHASE_COUNT``, in that order; adds up to ``wall_ns``."""
+    own_reason: str
+    """``measured``, or why own time must not be derived."""
+    end_ns: int
+    """On the host's monotonic clock."""
+    host_data_ns: int
+    """Time the host waited for batches where the phases are a GPU's; else 0."""
+    amounts: Mapping[str, Any]
+    """Tokens and the like, as ``StepTimer.publish_step`` takes them."""
+
+
+Publish = Callable[[TimedStep], None]
+
+
+class Meter:
+    """A stack of phases; what a change of phase means is the clock's business.
 
     Args:
-        publish: called at each boundary with the finished step.
-        now: nanoseconds on a clock that never goes back.
+        publish: called with each finished step, in order.
+        now: nanoseconds on the host's monotonic clock.
     """
 
-    clock = "host"
+    clock = ""
 
-    def __init__(self, publish: Publish, now: Callable[[], int] = perf_counter_ns) -> None:
+    def __init__(self, publish: Publish, now: Callable[[], int] = monotonic_ns) -> None:
         self._publish = publish
         self._now = now
-        self._owner: int | None = None
-        self._stack = [layout.OTHER]
-        self._sums = [0] * layout.PHASE_COUNT
-        self._began = 0
-        self._since = 0
+        self._phases = [layout.OTHER]
+        self._tokens = [0]
+        """Which ``enter`` opened the phase at the same place in ``_phases``; never used twice."""
+        self._last_token = 0
+        self.owner: int | None = None
+        """Identifier of the thread that is measured, the one that steps; ``None`` before the first boundary."""
 
-    @property
-    def running(self) -> bool:
-        """Whether a first boundary has been seen: before it there is nothing to measure."""
-        return self._owner is not None
-
-    @property
-    def owner(self) -> int | None:
-        """Identifier of the thread that is measured; ``None`` before the first boundary."""
-        return self._owner
-
-    def enter(self, phase: int, *, borrowed: bool = False) -> int:
-        """Begin a phase; returns the mark to leave it with.
+    def enter(self, phase: int, *, borrowed: bool = False) -> int | None:
+        """Begin a phase.
 
         Args:
             phase: index into ``layout.PHASES``.
             borrowed: another thread is working for the training thread, which is blocked meanwhile.
+
+        Returns:
+            A token to leave the phase with; ``None`` where nothing is measured, which ``leave`` ignores.
         """
-        if not borrowed and get_ident() != self._owner:
-            return NOT_OURS
-        if self._owner is None:
-            return NOT_OURS
-        now = self._now()
-        stack = self._stack
-        self._sums[stack[-1]] += now - self._since
-        self._since = now
-        stack.append(phase)
-        return len(stack) - 1
+        if self.owner is None or not (borrowed or get_ident() == self.owner):
+            return None
+        current = self._phases[-1]
+        if not self._may_switch(phase):
+            return None
+        self._switch(current)
+        self._phases.append(current if current in _EXCLUDED else phase)
+        self._last_token += 1
+        self._tokens.append(self._last_token)
+        return self._last_token
 
-    def leave(self, mark: int) -> None:
-        """End the phase of this mark, and any inner one that an exception left open."""
-        stack = self._stack
-        if mark < 1 or mark >= len(stack):
+    def leave(self, token: int | None) -> None:
+        """End the phase of this token, and any inner one that an exception left open."""
+        if token is None or token not in self._tokens:
             return
-        now = self._now()
-        self._sums[stack[-1]] += now - self._since
-        self._since = now
-        del stack[mark:]
+        self._switch(self._phases[-1])
+        place = self._tokens.index(token)
+        del self._phases[place:], self._tokens[place:]
 
-    def boundary(self) -> bool:
-        """End a step here and begin the next one; the first call only begins. False in a thread that is not ours."""
-        if self._owner is None:
-            self._owner = get_ident()
-            self._began = self._since = self._now()
+    def excluded(self) -> int | None:
+        """Which of ``checkpoint`` and ``eval`` is open."""
+        return self._phases[-1] if self._phases[-1] in _EXCLUDED else None
+
+    def boundary(self, own_reason: str = MEASURED, amounts: Mapping[str, Any] | None = None) -> bool:
+        """End a step here and begin the next one; the first call only begins.
+
+        Args:
+            own_reason: of the step that ends.
+            amounts: of the step that ends.
+
+        Returns:
+            False in a thread that is not ours: nothing happened.
+        """
+        if self.owner is None:
+            self.owner = get_ident()
+            self._begin()
             return True
-        if get_ident() != self._owner:
+        if get_ident() != self.owner:
             return False
-        now = self._now()
-        self._sums[self._stack[-1]] += now - self._since
-        self._since = now
-        sums = tuple(self._sums)
-        wall = now - self._began
-        self._began = now
-        for index in range(layout.PHASE_COUNT):
-            self._sums[index] = 0
-        self._publish(wall, sums)
+        self._end(own_reason, amounts or {})
         return True
 
-    def forget(self) -> None:
-        """Begin anew at the next boundary: what came before belongs to no step."""
-        self._owner = None
-        self._stack = [layout.OTHER]
+    def flush(self) -> None:
+        """Publish what is finished but has not been published."""
+
+    def _may_switch(self, _phase: int) -> bool:
+        """Whether a change to this phase can be timed here and now."""
+        return True
+
+    def _switch(self, ended: int) -> None:
+        """This phase was on top until now."""
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        """The first step begins."""
+        raise NotImplementedError
+
+    def _end(self, own_reason: str, amounts: Mapping[str, Any]) -> None:
+        """A step ends and the next begins."""
+        raise NotImplementedError
+
+
+class HostMeter(Meter):
+    """Phases on the host's clock: right where the host itself computes and waits."""
+
+    clock = "host"
+
+    def __init__(self, publish: Publish, now: Callable[[], int] = monotonic_ns) -> None:
+        super().__init__(publish, now)
         self._sums = [0] * layout.PHASE_COUNT
+        self._began = self._since = 0
+
+    def _switch(self, ended: int) -> None:
+        now = self._now()
+        self._sums[ended] += now - self._since
+        self._since = now
+
+    def _begin(self) -> None:
+        self._began = self._since = self._now()
+
+    def _end(self, own_reason: str, amounts: Mapping[str, Any]) -> None:
+        self._switch(self._phases[-1])
+        sums, self._sums = tuple(self._sums), [0] * layout.PHASE_COUNT
+        wall, self._began = self._since - self._began, self._since
+        self._publish(TimedStep(wall, sums, own_reason, self._since, 0, amounts))

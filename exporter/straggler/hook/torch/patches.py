@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,9 @@ import torch
 
 compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", None) or torch._dynamo.is_compiling  # noqa: SLF001 - torch 2.1 and 2.2 have only this one
 """Whether ``torch.compile`` is tracing: then a wrapper steps aside."""
+
+VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+"""Of torch, e.g. ``(2, 13)``."""
 
 _MARK = "__straggler_original__"
 _undo: list[tuple[Any, str, Any]] = []
@@ -37,6 +41,14 @@ def replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable
     setattr(owner, name, wrapper)
     _undo.append((owner, name, None if inherited else original))
     return True
+
+
+def compiled_backward() -> bool:
+    """Whether ``backward`` itself is being compiled (compiled autograd)."""
+    module = sys.modules.get("torch._dynamo.compiled_autograd")
+    return bool(
+        getattr(module, "compiled_autograd_enabled", False) or getattr(module, "in_compiled_autograd_region", False)
+    )
 
 
 def undo_all() -> None:

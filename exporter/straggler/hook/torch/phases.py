@@ -1,90 +1,93 @@
-"""The parts of a step that explain it: waiting for a batch, forward, checkpoint, validation.
+"""The parts of a step that explain it: waiting for a batch, forward, checkpoint.
 
-None of them changes own time, apart from ``checkpoint`` and ``eval``, which are left out of it: what is not seen here
-stays in the phase ``other``, which is own time too.
+None of them changes own time, apart from ``checkpoint``, which is left out of it: what is not seen here stays in the
+phase ``other``, which is own time too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 from torch.utils.data import dataloader
 
-from straggler.hook.torch import patches
+from straggler.hook.torch import late, patches
 from straggler.wire import layout
 
 if TYPE_CHECKING:
-    from straggler.hook.torch.session import Session
+    from straggler.hook.torch.evaluation import Evaluation
+    from straggler.hook.torch.tracker import Tracker
 
 _DATA = layout.PHASE_INDEX["data"]
-_FORWARD = layout.PHASE_INDEX["forward"]
 _CHECKPOINT = layout.PHASE_INDEX["checkpoint"]
 
 
-def install(session: Session) -> None:
-    """Patch loaders, saving, DistributedDataParallel's construction and ``Module.train``."""
-    patches.replace(dataloader._BaseDataLoaderIter, "__next__", lambda original: _timed(session, _DATA, original))  # noqa: SLF001 - the public DataLoader makes this iterator, whose type users see
-    patches.replace(torch, "save", lambda original: _timed(session, _CHECKPOINT, original))
-    patches.replace(nn.Module, "train", lambda original: _training_mode(session, original))
-    patches.replace(nn.parallel.DistributedDataParallel, "__init__", lambda original: _wrapped(session, original))
+def install(tracker: Tracker) -> None:
+    """Patch loaders and saving."""
+    patches.replace(dataloader._BaseDataLoaderIter, "__next__", lambda original: _timed(tracker, _DATA, original))  # noqa: SLF001 - the public DataLoader makes this iterator, whose type users see
+    patches.replace(torch, "save", lambda original: _timed(tracker, _CHECKPOINT, original))
+    late.when_imported(tracker, "torch.distributed.checkpoint.state_dict_saver", _install_distributed_checkpoint)
 
 
-def watch_forward(session: Session, module: nn.Module) -> None:
-    """Time the forward of this module; a forward without gradients in evaluation mode is validation."""
-    marks: list[int] = []
+def _install_distributed_checkpoint(tracker: Tracker, module: Any) -> None:
+    # ``save`` looks its helper up each time, so whoever imported ``save`` before us is seen as well.
+    for owner in (module, torch.distributed.checkpoint):
+        for name in ("save", "async_save", "_save_state_dict"):
+            patches.replace(owner, name, lambda original: _timed(tracker, _CHECKPOINT, original))
 
-    def before(watched: nn.Module, _inputs: Any) -> None:
+
+def watch_forward(evaluation: Evaluation, module: Any) -> None:
+    """Time the forward of one module.
+
+    By its class and not by hooks on the module, since those would be pickled with it into the user's checkpoints.
+    """
+    evaluation.watched.add(module)
+    patches.replace(type(module), "forward", lambda original: _forward(evaluation, original))
+
+
+def _forward(evaluation: Evaluation, original: Callable[..., Any]) -> Callable[..., Any]:
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if patches.compiling():
-            return
-        if watched.training and torch.is_grad_enabled():
-            session.evaluation_ends()
-        marks.append(session.begin(_FORWARD))
+            return original(self, *args, **kwargs)
+        token = evaluation.begin_forward(self)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            evaluation.end_forward(token)
 
-    def after(_watched: nn.Module, _inputs: Any, _output: Any) -> None:
-        if marks and not patches.compiling():
-            session.end(marks.pop())
-
-    module.register_forward_pre_hook(before)
-    module.register_forward_hook(after, always_call=True)
+    return forward
 
 
-def _timed(session: Session, phase: int, original: Callable[..., Any]) -> Callable[..., Any]:
+class TimedLoader:
+    """An iterable that is no torch ``DataLoader``, with its batches timed; all else is its own."""
+
+    def __init__(self, tracker: Tracker, loader: Iterable[Any]) -> None:
+        self._tracker = tracker
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        step = _timed(self._tracker, _DATA, next)
+        iterator = iter(self._loader)
+        end = object()
+        while (batch := step(iterator, end)) is not end:
+            yield batch
+
+    def __len__(self) -> int:
+        return len(self._loader)  # type: ignore[arg-type]  # raises what the loader would raise
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_loader":  # while being unpickled
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+
+def _timed(tracker: Tracker, phase: int, original: Callable[..., Any]) -> Callable[..., Any]:
     def timed(*args: Any, **kwargs: Any) -> Any:
-        mark = session.begin(phase)
+        token = tracker.begin(phase)
         try:
             return original(*args, **kwargs)
         finally:
-            session.end(mark)
+            tracker.end(token)
 
     return timed
-
-
-def _wrapped(session: Session, original: Callable[..., None]) -> Callable[..., None]:
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it stands in for that method
-        original(self, *args, **kwargs)
-        session.data_parallel(self)
-        watch_forward(session, self)
-
-    return __init__
-
-
-def _training_mode(session: Session, original: Callable[..., Any]) -> Callable[..., Any]:
-    depth = 0
-
-    def train(self: nn.Module, mode: bool = True) -> Any:  # noqa: FBT001, FBT002 - torch's signature
-        nonlocal depth
-        if depth == 0:
-            if mode:
-                session.evaluation_ends()
-            else:
-                session.evaluation_begins()
-        depth += 1  # train() calls itself for every child
-        try:
-            return original(self, mode)
-        finally:
-            depth -= 1
-
-    return train

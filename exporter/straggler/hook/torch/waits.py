@@ -13,79 +13,111 @@ Two kinds of waiting, and nothing else, have to be seen:
    do FSDP's gathers and scatters. Patching it instead of ``dist.all_reduce`` and its kin keeps
    ``torch.compile(fullgraph=True)`` whole. ``_broadcast_coalesced`` (DDP's buffers) waits in C++ and is wrapped too.
 
-Both are phases of one meter, so an overlap counts once.
+Both are phases of one meter, so an overlap counts once. Under ``no_sync`` nothing is waited for: no A and no B.
+``functional.py`` and ``fsdp.py`` have what these two do not see.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from straggler.hook.torch import patches
 
 if TYPE_CHECKING:
-    from straggler.hook.torch.session import Session
+    from straggler.hook.torch.tracker import Tracker
 
 
-def install(session: Session) -> None:
-    """Patch the places above, as far as this version of torch has them."""
-    patches.replace(torch.autograd, "backward", lambda original: _backward(session, original))
+class Reducers:
+    """The DistributedDataParallel modules of this process, to know whether a backward waits for peers."""
+
+    def __init__(self) -> None:
+        self._modules: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def add(self, module: Any) -> None:
+        """Remember one."""
+        self._modules.add(module)
+
+    def synchronize(self) -> bool:
+        """Whether the coming backward waits for peers at its end. If no module is known, it may."""
+        modules = list(self._modules)
+        if not modules:
+            return bool(dist.is_available() and dist.is_initialized())
+        return any(module.require_backward_grad_sync for module in modules)
+
+
+def install(tracker: Tracker, reducers: Reducers, on_ddp: Callable[[Any], None]) -> None:
+    """Patch the places above, as far as this version of torch has them.
+
+    ``on_ddp`` is called with each DistributedDataParallel when it has been made.
+    """
+    patches.replace(torch.autograd, "backward", lambda original: _backward(tracker, reducers, original))
     if not dist.is_available():
         return
+    patches.replace(nn.parallel.DistributedDataParallel, "__init__", lambda original: _made(on_ddp, original))
     work = torch._C._distributed_c10d.Work  # noqa: SLF001 - the public name is a Python alias that nothing calls
-    patches.replace(work, "wait", lambda original: _waiting(session, original))
-    patches.replace(dist, "_broadcast_coalesced", lambda original: _waiting(session, original))
-    patches.replace(dist, "monitored_barrier", lambda original: _waiting(session, original))
+    patches.replace(work, "wait", lambda original: _waiting(tracker, original))
+    patches.replace(dist, "_broadcast_coalesced", lambda original: _waiting(tracker, original))
+    patches.replace(dist, "monitored_barrier", lambda original: _waiting(tracker, original))
 
 
-def _waiting(session: Session, original: Callable[..., Any]) -> Callable[..., Any]:
+def _made(on_ddp: Callable[[Any], None], original: Callable[..., None]) -> Callable[..., None]:
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it stands in for that method
+        original(self, *args, **kwargs)
+        on_ddp(self)
+
+    return __init__
+
+
+def _waiting(tracker: Tracker, original: Callable[..., Any]) -> Callable[..., Any]:
     def waiting(*args: Any, **kwargs: Any) -> Any:
-        mark = session.begin_wait()
+        token = tracker.begin_wait()
         try:
             return original(*args, **kwargs)
         finally:
-            session.end(mark)
+            tracker.end(token)
 
     return waiting
 
 
-def _backward(session: Session, original: Callable[..., Any]) -> Callable[..., Any]:
+def _backward(tracker: Tracker, reducers: Reducers, original: Callable[..., Any]) -> Callable[..., Any]:
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if patches.compiling():
             return original(tensors, *args, **kwargs)
-        tensors, root = _root(tensors)
-        mark = session.begin_backward(root)
-        handle = root.register_hook(lambda _gradient: _queue(session)) if mark >= 0 and root is not None else None
+        root = _root(tensors)
+        token = tracker.begin_backward(root)
+        remove = tracker.watch_end_of_backward(root, reducers) if token is not None else None
         try:
             return original(tensors, *args, **kwargs)
         finally:
-            if handle is not None:
-                handle.remove()
-            session.end_backward(mark)
+            if remove is not None:
+                remove()
+            tracker.end_backward(token)
 
     return backward
 
 
-def _root(tensors: Any) -> tuple[Any, torch.Tensor | None]:
-    """The argument, safe to be used twice, and the tensor whose gradient comes first."""
-    if isinstance(tensors, torch.Tensor):
-        return tensors, tensors if tensors.requires_grad else None
-    if not isinstance(tensors, (list, tuple)):
-        return tensors, None  # a GradientEdge, or something that may be iterated once only
-    for tensor in tensors:
+def _root(tensors: Any) -> torch.Tensor | None:
+    """The tensor whose gradient comes first. ``None`` for a gradient edge, or what may be iterated once only."""
+    for tensor in tensors if isinstance(tensors, (list, tuple)) else (tensors,):
         if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
-            return tensors, tensor
-    return tensors, None
+            return tensor
+    return None
 
 
-def _queue(session: Session) -> None:
+def bracket_finalize(tracker: Tracker, root: torch.Tensor) -> Callable[[], None]:
+    """Put A and B around what the reducer does at the end of the coming backward; returns how to take it back."""
     engine = torch.autograd.Variable._execution_engine  # noqa: SLF001 - the one way to run code at the end of backward
 
     def arrived() -> None:
-        mark = session.begin_wait(arrival=True)
-        engine.queue_callback(lambda: session.end(mark))
+        token = tracker.begin_wait(arrival=True)
+        tracker.queue(engine, lambda: tracker.end(token))
 
-    engine.queue_callback(arrived)
+    handle = root.register_hook(lambda _gradient: tracker.queue(engine, arrived))
+    remove: Callable[[], None] = handle.remove
+    return remove

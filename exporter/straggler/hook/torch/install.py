@@ -1,0 +1,96 @@
+"""Puts the instrument in: once per process, whoever asks first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from straggler.hook import StepTimer
+from straggler.hook.guard import guarded
+from straggler.hook.torch import (
+    boundaries,
+    evaluation,
+    facts,
+    fsdp,
+    functional,
+    graphs,
+    late,
+    patches,
+    phases,
+    waits,
+)
+from straggler.hook.torch.tracker import Tracker
+
+
+class Instrument:
+    """The instrument of this process. Nothing that it does raises."""
+
+    def __init__(self, make_timer: Callable[..., StepTimer] = StepTimer) -> None:
+        self.tracker = Tracker(make_timer)
+        self.fail = self.tracker.fail
+        self._evaluation = evaluation.Evaluation(self.tracker)
+        self._reducers = waits.Reducers()
+        self._install()
+
+    @guarded
+    def _install(self) -> None:
+        tracker = self.tracker
+        waits.install(tracker, self._reducers, self.watch_model)
+        boundaries.install(tracker)
+        phases.install(tracker)
+        evaluation.install(self._evaluation)
+        functional.install(tracker)
+        fsdp.install(tracker)
+        graphs.install(tracker)
+        late.when_imported(tracker, "torch.distributed.device_mesh", _watch_meshes)
+
+    @guarded
+    def watch_model(self, model: torch.nn.Module) -> None:
+        """Time the forward of this model; if it is a DistributedDataParallel, know when it waits for its peers."""
+        if hasattr(model, "require_backward_grad_sync"):
+            self._reducers.add(model)
+        phases.watch_forward(self._evaluation, model)
+
+    @guarded
+    def watch_optimizer(self, optimizer: Any) -> None:
+        """See the steps of an object that is no ``torch.optim.Optimizer``; those are seen anyway."""
+        boundaries.watch_step(self.tracker, optimizer)
+
+    def watch_loader(self, loader: Any) -> Any:
+        """The loader with its batches timed; a torch ``DataLoader`` is timed anyway and returned as it is."""
+        if loader is None or isinstance(loader, torch.utils.data.DataLoader):
+            return loader
+        return phases.TimedLoader(self.tracker, loader)
+
+    def stop(self) -> None:
+        """Say goodbye in the ring and take every patch back."""
+        self.tracker.stop()
+
+
+def _watch_meshes(_tracker: Tracker, module: Any) -> None:
+    def made(original: Callable[..., None]) -> Callable[..., None]:
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it stands in for that method
+            original(self, *args, **kwargs)
+            facts.remember_mesh(self)
+
+        return __init__
+
+    patches.replace(module.DeviceMesh, "__init__", made)
+
+
+_current: list[Instrument] = []
+
+
+def start() -> Instrument:
+    """The instrument of this process, put in if it is not yet. Later calls return the same one."""
+    if not _current:
+        _current.append(Instrument())
+    return _current[0]
+
+
+def stop() -> None:
+    """Take the instrument out; ``start`` puts in a new one."""
+    while _current:
+        _current.pop().stop()

@@ -1,0 +1,314 @@
+"""A training job for torchrun, of many cases: each rank says in ``rank<R>.json`` what its own ring holds.
+
+Compute is ``time.sleep``, since real layers of four ranks would fight for two cores. One rank is slow by ``DELAY`` in
+one place of the step. Run by ``test_own_time.py``:
+
+    torchrun --standalone --nproc-per-node=4 training_job.py OUT CASE [CASE ...]
+
+A case is ``wrap:mode:place``, e.g. ``ddp:plain:forward``.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import straggler.torch
+from straggler.hook.torch import install
+
+straggler.torch.instrument()
+
+import torch  # noqa: E402 - instrumented first, as a training script would have it
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+from straggler.wire import decode, layout  # noqa: E402
+from straggler.wire.records import StepRecord  # noqa: E402
+
+DELAY = 0.030
+PIECE = 0.0025
+STEPS = 14
+SETTLING = 4
+SLOW_RANK = 2
+LAYERS = 4
+
+
+class Place:
+    """Where the slow rank is slow."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.is_slow = dist.get_rank() == SLOW_RANK
+
+    def here(self, name: str) -> None:
+        """Be slow if this is the place."""
+        if self.is_slow and name == self._name:
+            time.sleep(DELAY)
+
+
+class SleepBackward(torch.autograd.Function):
+    """Passes everything on; its backward takes time."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, layer: int, place: Place) -> torch.Tensor:
+        ctx.layer, ctx.place = layer, place
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        time.sleep(PIECE)
+        if ctx.layer == LAYERS - 1:
+            ctx.place.here("first_backward")
+        if ctx.layer == 0:
+            ctx.place.here("last_backward")
+        return gradient, None, None
+
+
+class Layer(nn.Module):
+    """One layer that sleeps both ways."""
+
+    def __init__(self, layer: int, place: Place) -> None:
+        super().__init__()
+        self.layer, self.place = layer, place
+        self.linear = nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        time.sleep(PIECE)
+        # The layer's own parameters come after the sleep in backward.
+        return torch.relu(SleepBackward.apply(self.linear(x), self.layer, self.place))
+
+
+class Net(nn.Module):
+    """A few layers, with what the mode asks for."""
+
+    def __init__(self, mode: str, place: Place) -> None:
+        super().__init__()
+        self.mode, self.place = mode, place
+        self.layers = nn.ModuleList(Layer(layer, place) for layer in range(LAYERS))
+        self.norm = nn.BatchNorm1d(32) if mode == "batchnorm" else nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.place.here("forward")
+        for layer in self.layers:
+            if self.mode in ("reentrant", "nonreentrant"):
+                x = checkpoint(layer, x, use_reentrant=self.mode == "reentrant")
+            else:
+                x = layer(x)
+        return self.norm(x)
+
+
+class SlowAdamW(torch.optim.AdamW):
+    """An optimizer with a place to be slow in; calling ``super().step`` fires torch's hooks twice."""
+
+    place: Place
+
+    def step(self, closure: Any = None) -> Any:
+        self.place.here("optimizer")
+        return super().step(closure)
+
+
+class Batches(torch.utils.data.IterableDataset[torch.Tensor]):
+    """Endless batches, slow on the slow rank."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        while True:
+            self.place.here("data")
+            yield torch.randn(4, 32)
+
+
+def wrapped(wrap: str, mode: str, net: Net) -> nn.Module:
+    """The model as the case wants it."""
+    if wrap == "fsdp2":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        for layer in net.layers:
+            fully_shard(layer, mesh=mesh)
+        return fully_shard(net, mesh=mesh)
+    model: nn.Module = nn.parallel.DistributedDataParallel(
+        net, static_graph=mode == "static", find_unused_parameters=mode == "unused"
+    )
+    if mode == "commhook":
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+        model.register_comm_hook(None, fp16_compress_hook)
+    if mode == "compile":
+        return torch.compile(model, backend="eager")
+    return model
+
+
+def train(wrap: str, mode: str, where: str) -> None:  # noqa: C901 - one branch for each kind of case
+    """One case: ``STEPS`` steps."""
+    place = Place(where)
+    model = wrapped(wrap, mode, Net(mode, place))
+    optimizer = SlowAdamW(model.parameters(), lr=1e-4)
+    optimizer.place = place
+    batches = iter(torch.utils.data.DataLoader(Batches(place), batch_size=None))
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0) if mode == "scaler" else None
+    saver = threading.Thread(target=_save_together, args=(dist.new_group(),)) if mode == "asyncsave" else None
+    if saver is not None:
+        saver.start()
+
+    def loss_of(batch: torch.Tensor) -> torch.Tensor:
+        return model(batch.requires_grad_()).square().mean()
+
+    def backward() -> torch.Tensor:
+        loss = loss_of(next(batches))
+        (loss if scaler is None else scaler.scale(loss)).backward()
+        return loss
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = backward()
+        place.here("between")
+        return loss
+
+    for step in range(STEPS):
+        if mode == "closure":
+            optimizer.step(closure)
+            continue
+        for _ in range(3 if mode == "accumulate" else 0):
+            with model.no_sync():
+                backward()
+        loss = backward()
+        place.here("between")
+        if mode == "allreduce":
+            dist.all_reduce(loss.detach())
+        if mode == "clip":
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if mode == "evaluate" and step % 3 == 1:
+            _evaluate(model, place)
+        if scaler is None:
+            optimizer.step()
+        else:
+            _scaled_step(scaler, optimizer, model, overflows=step % 5 == 3)
+        optimizer.zero_grad()
+    if saver is not None:
+        saver.join()
+
+
+def _scaled_step(scaler: Any, optimizer: Any, model: nn.Module, *, overflows: bool) -> None:
+    if overflows:  # the optimizer will be skipped
+        next(iter(model.parameters())).grad.fill_(float("inf"))
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def _evaluate(model: nn.Module, place: Place) -> None:
+    model.eval()
+    with torch.no_grad():
+        for _ in range(2):
+            model(torch.randn(4, 32))
+    time.sleep(0.05 if place.is_slow else 0.0)
+    model.train()
+
+
+def _save_together(group: Any) -> None:
+    """A checkpoint in the background, with collectives that wait long."""
+    for _ in range(8):
+        if dist.get_rank() != SLOW_RANK:
+            time.sleep(0.05)
+        dist.all_reduce(torch.ones(1), group=group)
+
+
+def pipeline(mode: str, where: str) -> None:
+    """Two stages with send and receive, two data-parallel replicas: ranks 0, 1 are stage 0, and 2, 3 stage 1."""
+    del mode
+    from torch.distributed.device_mesh import init_device_mesh
+
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "dp"))
+    place, rank = Place(where), dist.get_rank()
+    stage, peer = rank // 2, (rank + 2) % 4
+    model = nn.parallel.DistributedDataParallel(Net("plain", place), process_group=mesh.get_group("dp"))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    for _ in range(STEPS):
+        if stage == 0:
+            output = model(torch.randn(4, 32))
+            dist.send(output.detach(), peer)
+            gradient = torch.empty_like(output)
+            dist.recv(gradient, peer)
+            output.backward(gradient)
+        else:
+            received = torch.empty(4, 32)
+            dist.recv(received, peer)
+            received.requires_grad_()
+            model(received).square().mean().backward()
+            dist.send(received.grad, peer)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def records(path: str, after: int) -> list[StepRecord]:
+    """The records of a ring with a serial above ``after``, in order."""
+    data = Path(path).read_bytes()
+    found = []
+    for at in range(layout.RECORDS_OFFSET, len(data), layout.RECORD_BYTES):
+        slot = data[at : at + layout.RECORD_BYTES]
+        if any(slot[:8]):
+            found.append(decode.decode_record(slot))
+    return sorted((one for one in found if one.serial > after), key=lambda one: one.serial)
+
+
+def summary(steps: list[StepRecord]) -> dict[str, Any]:
+    """What a case comes to: medians in seconds."""
+
+    def median(what: Callable[[StepRecord], int]) -> float:
+        return statistics.median(what(step) for step in steps) / 1e9 if steps else 0.0
+
+    return {
+        "steps": len(steps),
+        "wall": median(lambda step: step.wall_ns),
+        "own": median(lambda step: step.own_ns or 0),
+        "wait": median(lambda step: step.wait_ns),
+        "reasons": sorted({layout.OWN_REASONS[step.own_reason] for step in steps}),
+        "arrivals": steps[-1].arrivals - steps[0].arrivals if steps else 0,
+        "phases": {
+            name: median(lambda step, index=index: step.phase_ns[index])  # type: ignore[misc] # mypy wants no default
+            for index, name in enumerate(layout.PHASES)
+        },
+        "excluded_total": sum(step.excluded_ns for step in steps) / 1e9,
+    }
+
+
+def main(out: str, cases: list[str]) -> None:
+    """Run the cases one after the other."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    tracker = install.start().tracker
+    told: dict[str, Any] = {}
+    seen = 0
+    for case in cases:
+        wrap, mode, where = case.split(":")
+        dist.barrier()
+        if wrap == "pipeline":
+            pipeline(mode, where)
+        else:
+            train(wrap, mode, where)
+        gc.collect()
+        steps = records(tracker.timer.ring_path, seen) if tracker.timer and tracker.timer.ring_path else []
+        seen = steps[-1].serial if steps else seen
+        told[case] = summary(steps[SETTLING:])
+    told["identity"] = tracker.timer.identity._asdict() if tracker.timer else {}
+    (Path(out) / f"rank{dist.get_rank()}.json").write_text(json.dumps(told))
+    dist.barrier()
+    gc.collect()
+    dist.destroy_process_group()
+    sys.stdout.flush()
+    os._exit(0)  # gloo's threads may abort an interpreter that ends in order; that is not what is tested
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
