@@ -36,6 +36,8 @@ class Loop:
         self._inner: Marks | None = None
         """A step inside the open one."""
         self._nested = 0
+        self._nested_serial = 0
+        """How many steps were begun inside the open one, and how many records there were then."""
         self.warn = session.warn
         self.arrive = guarded_arrive(session.recorder.arrive, session.fail)
         self.record = guarded_record(session.recorder.record, session.fail)
@@ -80,6 +82,9 @@ class Loop:
     def _give_up_open(self, step: Marks) -> bool:
         """Decide about the open step where another begins: is it around the new one, or lost?"""
         watch = self._session.watch
+        _arrivals, serial, _excluded = self._session.recorder.glance()
+        if serial != self._nested_serial:
+            self._nested, self._nested_serial = 0, serial
         no_inner = self._inner is None or getrefcount(self._inner) <= 2  # the attribute's and this call's
         if not watch.open_step_is_lost() and no_inner and self._nested < _MOST_NESTED:
             self.warn("nested", "step() inside step() is ignored: a step is one optimizer step")
@@ -117,10 +122,9 @@ class Loop:
         self._session.set_excluded(None, now)
 
     @guarded
-    def excluded_changed(self, now: int) -> None:
+    def excluded_changed(self, index: int | None, now: int) -> None:
         """Write that the rank enters or leaves ``checkpoint`` or ``eval``."""
-        phase = self._session.watch.phase()
-        self._session.set_excluded(phase if phase in layout.EXCLUDED else None, now)
+        self._session.set_excluded(index, now)
 
     def add(self, amounts: Amounts) -> None:
         """Add to the totals between two steps."""

@@ -87,8 +87,8 @@ class Rare(Protocol):
     def phase_left_open(self, index: int, now: int) -> None:
         """Take note of a phase that is open where its step ends."""
 
-    def excluded_changed(self, now: int) -> None:
-        """Take note that ``checkpoint`` or ``eval`` is entered or left."""
+    def excluded_changed(self, index: int | None, now: int) -> None:
+        """Take note that ``checkpoint`` or ``eval`` is entered, or left (``None``)."""
 
     def warn(self, about: str, text: str) -> None:
         """Report something, once."""
@@ -206,15 +206,16 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
             if owner != get_ident() and not rare.admit():
                 return
             now = clock()
+            if phase in _EXCLUDED:
+                inside.append(self._index)  # one of them inside another is nothing new
+                return
+            excluded_by = self
             if phase == OUTSIDE:
                 mark = now
                 phase = self._index
             else:
                 enter_inside(self._index, now)
-                if inside:
-                    return  # one of them inside another is nothing new
-            excluded_by = self
-            rare.excluded_changed(now)
+            rare.excluded_changed(self._index, now)
 
         def __exit__(
             self, _kind: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
@@ -297,15 +298,15 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
         if inside:
             inside.clear()
             warn_order(index)
-        was_excluded = phase in _EXCLUDED
+        if phase in _EXCLUDED:
+            rare.excluded_changed(None, now)  # first of all: an interrupt here is made good by ``is_excluded``
         book(now)
         while phase != index:
             warn_order(index)
             phase = outer.pop()
         phase = outer.pop() if outer else OUTSIDE
-        if was_excluded:
+        if phase not in _EXCLUDED:
             excluded_by = None
-            rare.excluded_changed(now)
 
     def warn_order(index: int) -> None:
         rare.warn("order", f"phase {layout.PHASES[index]!r} ended before a phase inside it did: both end here")
