@@ -46,7 +46,7 @@ class KnownGpus:
             self._by_uuid[key.uuid].append(key)
             if gpu.pci_bus_id:
                 self._by_bus_id[gpu.pci_bus_id].add(key.uuid)
-            if mig_uuid := gpu.labels.get(_MIG_UUID_LABEL):
+            for mig_uuid in {*gpu.mig_uuids, gpu.labels.get(_MIG_UUID_LABEL, "").lower()} - {""}:
                 self._by_mig_uuid[mig_uuid.lower()].append(key)
 
     def has_uuid(self, uuid: str) -> bool:

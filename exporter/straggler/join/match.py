@@ -7,10 +7,11 @@ without one, with a reason that is counted.
 What a rank may say, strongest first (``evidence.EVIDENCE``):
 
 1. *UUID.* It names one GPU in the world, so it holds on any page. Also the forms of CUDA_VISIBLE_DEVICES: an
-   abbreviated UUID, if one GPU fits; ``MIG-GPU-<uuid>/<gi>/<ci>``; and ``MIG-<uuid>``, which only the exporter's label
-   ``dra_mig_device_uuid`` can resolve. A rank that names a whole UUID is never matched by anything weaker: if its GPU
-   is not on the page, then a GPU with the same bus id is another node's. Except that CUDA names a MIG instance like a
-   GPU: on a proven page with instances an unknown UUID may be one's, and bus id or pod may lead to it.
+   abbreviated UUID, if one GPU fits; ``MIG-GPU-<uuid>/<gi>/<ci>``; and ``MIG-<uuid>``, which only NVML or the
+   exporter's label ``dra_mig_device_uuid`` can resolve. A rank that names a whole UUID is never matched by anything
+   weaker: if its GPU is not on the page, then a GPU with the same bus id is another node's. Except that CUDA names a
+   MIG instance like a GPU: on a proven page with instances an unknown UUID may be one's, and bus id or pod may lead to
+   it.
 2. *UUIDs in CUDA_VISIBLE_DEVICES*, of which ``local_rank`` picks one, as all launchers do.
 
 What follows means something only on one node. Every host has a GPU 0 and a bus 1B, a Kubernetes Service may answer

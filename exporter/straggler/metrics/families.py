@@ -123,6 +123,8 @@ def add_gpus(book: MetricBook, gpus: Iterable[GpuFacts]) -> None:
             book.add("gpu_clocks_event_reason", active, (*labels, reason))
         for reason, seconds in gpu.clocks_event_seconds.items():
             book.add("gpu_clocks_event_seconds_total", seconds, (*labels, reason))
+        for number, count in gpu.xid_events.items():
+            book.add("gpu_xid_events_by_number_total", count, (*labels, str(number)))
         details = (_text(gpu.gpu), gpu.pci_bus_id, gpu.model, gpu.mig_profile)
         book.add("gpu_info", 1, (*labels, *details))
 

@@ -51,6 +51,8 @@ class GpuFacts:
     """Time since start in which each clocks event reason held the clock down, by reason."""
     clocks_event_reasons: Mapping[str, float] = field(default_factory=dict)
     """1 or 0 for each reason that is known now."""
+    xid_events: Mapping[int, float] = field(default_factory=dict)
+    """XID events since the exporter's start, by number, repeats included; only those that happened."""
     gpu: int | None = None
     """Index on the node."""
     pci_bus_id: str = ""
@@ -59,9 +61,12 @@ class GpuFacts:
     hostname: str = ""
     """As the exporter wrote it: for people, never a key (often a pod's name)."""
     mig_profile: str = ""
+    mig_uuids: tuple[str, ...] = ()
+    """``MIG-`` and lower case: one for each compute instance in this GPU instance."""
     pod: str = ""
     namespace: str = ""
     container: str = ""
     source: str = "dcgm"
+    """Who spoke; ``dcgm+nvml`` where one completed the other."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """All other labels of the page, for the log and the landing page."""
