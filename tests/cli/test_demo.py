@@ -215,3 +215,19 @@ def test_terminal_has_a_table() -> None:
 
     assert "slowdown" in output.getvalue()
     assert "1.38" in output.getvalue()
+
+
+def test_picture(tmp_path: Path) -> None:
+    """--picture draws what was said, the table when the alert came, and the alert; a viewer fetches nothing for it."""
+    file = tmp_path / "demo.svg"
+    screen = Screen(Plan(scenario=SLOW, rules=None), Console(file=io.StringIO()), file)
+    screen.begin()
+    screen.look(3.0, {"node": "n", "ranks": [{"run": "demo", "rank": 2, "state": "running", "own_seconds": 0.047}]})
+    screen.alert(NOTICE, 8.5)
+    screen.result(report())
+    text = file.read_text(encoding="utf-8").replace("&#160;", " ")
+
+    for part in ("8 ranks on this machine", "47.0 ms", "demo waits for rank 2", "efficiency left", "rank 2 named"):
+        assert part in text
+    assert "@font-face" not in text
+    assert "@import" not in text

@@ -79,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="let the run last so long at least (default: up to the alert; 120 in a healthy run)",
     )
     how.add_argument("--json", action="store_true", help="print the result as JSON; see below")
+    how.add_argument("--picture", type=Path, metavar="FILE", help="also draw what was shown into this SVG file")
     how.add_argument("--keep", action="store_true", help="keep rings, logs and databases, and say where they are")
 
 
@@ -89,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigError: wrong use.
     """
     plan, notes = make_plan(arguments)
-    screen = make_screen(plan, json_mode=arguments.json)
+    screen = make_screen(plan, json_mode=arguments.json, picture=arguments.picture)
     with ExitStack() as stack:
         _end_on_signals(stack)
         screen.begin()

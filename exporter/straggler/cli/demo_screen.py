@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -17,6 +21,9 @@ from straggler.simulate.demonstration import Plan, Report
 from straggler.simulate.webhook import Notice
 
 _LINE_SECONDS = 4.0
+_PICTURE_COLUMNS = 100
+_SVG_FORMAT = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+"""Without the fonts that a viewer would fetch from elsewhere: whatever is monospaced there will do."""
 _ANNOTATIONS = ("description", "where", "since", "impact", "cause", "next_step", "runbook_url")
 """What of an alert is shown below its summary, in this order."""
 _STYLES = {"critical": "bold red", "warning": "bold yellow", "resolved": "green"}
@@ -27,11 +34,15 @@ class Screen:
 
     Args:
         console: where to.
+        picture: an SVG file to write at the end: what was said, the table when the alert came, and the alert.
     """
 
-    def __init__(self, plan: Plan, console: Console) -> None:
+    def __init__(self, plan: Plan, console: Console, picture: Path | None = None) -> None:
         self._plan = plan
         self._console = console
+        self._picture = picture
+        self._recorder = Console(record=True, file=io.StringIO(), width=_PICTURE_COLUMNS, force_terminal=True)
+        self._ranks: Any = None
         self._live: Live | None = None
         self._next_line = 0.0
 
@@ -41,7 +52,7 @@ class Screen:
         self.say(f"{scenario.ranks} ranks on this machine, no GPU needed; {self._promise()}")
         if self._plan.rules:
             self.say(
-                f"rules from {self._plan.rules}, scraped and evaluated every {self._plan.scrape_seconds:g} s; "
+                f"rules from {_short(self._plan.rules)}, scraped and evaluated every {self._plan.scrape_seconds:g} s; "
                 f"their waiting times (for) are divided by {self._plan.hurry:g}, nothing else is changed"
             )
         else:
@@ -62,10 +73,16 @@ class Screen:
 
     def say(self, text: str) -> None:
         """Print a line; above the table, if there is one."""
-        self._console.print(Text(text))
+        self._show(Text(text))
+
+    def _show(self, what: RenderableType) -> None:
+        self._console.print(what)
+        if self._picture:
+            self._recorder.print(what)
 
     def look(self, seconds: float, ranks: Any) -> None:
         """Show the ranks as they are now."""
+        self._ranks = ranks
         if self._console.is_terminal:
             table = Group(ranks_table(ranks), Text(f"{seconds:.0f} s", style="dim"))
             if self._live is None:
@@ -74,14 +91,17 @@ class Screen:
             self._live.update(table, refresh=True)
         elif seconds >= self._next_line:
             self._next_line = seconds + _LINE_SECONDS
-            self.say(f"{seconds:5.0f} s  {one_line(ranks)}")
+            self._console.print(Text(f"{seconds:5.0f} s  {one_line(ranks)}"))
 
     def alert(self, notice: Notice, seconds_after: float | None) -> None:
         """Show an alert as the person on call would see it."""
         severity = notice.labels.get("severity", "")
         kind = "resolved" if notice.status == "resolved" else severity
         after = "" if seconds_after is None else f", {seconds_after:.1f} s after the first slow step"
-        self._console.print(
+        if self._picture and self._ranks is not None:
+            self._recorder.print(ranks_table(self._ranks))
+            self._ranks = None
+        self._show(
             Panel(
                 alert_body(notice),
                 title=Text(f"{notice.name} · {kind}{after}", style=_STYLES.get(kind, "bold")),
@@ -97,18 +117,24 @@ class Screen:
         if report.logs:
             self.say(report.logs)
         if report.pace.slow_step_seconds is not None:
-            self._console.print(figures(report))
+            self._show(figures(report))
         problem = report.outcome.problem
-        self._console.print(
+        self._show(
             Text(f"NOT AS IT SHOULD BE: {problem}", style="bold red")
             if problem
             else Text(_success(report), style="bold green")
         )
+        if self._picture:
+            self._picture.write_text(
+                self._recorder.export_svg(title="straggler demo", code_format=_SVG_FORMAT, unique_id="demo"),
+                encoding="utf-8",
+            )
 
 
-def make_screen(plan: Plan, *, json_mode: bool) -> Screen:
+def make_screen(plan: Plan, *, json_mode: bool, picture: Path | None = None) -> Screen:
     """A screen on standard output; with ``json_mode`` on standard error, since the other is for the object."""
-    return Screen(plan, Console(file=sys.stderr if json_mode else sys.stdout, highlight=False, soft_wrap=True))
+    console = Console(file=sys.stderr if json_mode else sys.stdout, highlight=False, soft_wrap=True)
+    return Screen(plan, console, picture)
 
 
 def one_line(document: Mapping[str, Any]) -> str:
@@ -166,6 +192,11 @@ def _success(report: Report) -> str:
         return f"nothing fired in {report.duration_seconds:.0f} s and {min(report.steps)} steps, as it should be"
     rank = report.plan.scenario.fault.rank
     return f"rank {rank} named {report.seconds_to_alert:.1f} s after its first slow step"
+
+
+def _short(path: Path) -> Path:
+    """As one would type it here."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _ms(seconds: float | None) -> str:
