@@ -130,7 +130,9 @@ def find_identity(
         texts["namespace"] = texts["namespace"] or _read_namespace()
     alone = numbers["world_size"] == 1
     return Identity(
-        run=_clean(run) or find_run(environment, texts["namespace"], texts["node"], alone=alone, warn=warn),
+        run=_clean(run)
+        or _clean(find_run(environment, texts["namespace"], texts["node"], alone=alone, warn=warn))
+        or "?",
         attempt=next((n for key in _ATTEMPTS if (n := _number(environment, key, warn)) is not None), None),
         own_reason="measured" if alone else "no_wait_phase",
         hook_version=hook_version,
