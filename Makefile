@@ -5,6 +5,8 @@
 # make dashboards          writes dashboards/*.json from dashboards/src
 # make dashboards-test     the dashboards' own tests: source, schema, lint, every query against a real Prometheus
 # make dashboards-preview  draws them with Grafana's libraries in Chromium; needs node; pictures in build/pictures
+# make verdicts  how often the verdicts are right: docs/verdicts.md, about ten minutes
+# make bench-rules  what the rules cost in Prometheus and VictoriaMetrics with 16,384 ranks
 # make golden  rewrites expected pages and generated documents; read the diff
 .PHONY: demo test check bench golden env servers lint types imports quick clean
 .DEFAULT_GOAL := help
@@ -38,6 +40,12 @@ test: servers lint types imports
 bench: env
 	$(VENV)/python tests/bench/hook.py
 	$(VENV)/python tests/bench/sidecar.py
+
+.PHONY: verdicts bench-rules
+verdicts: servers
+	PYTHONPATH=tests $(VENV)/python -m scenarios.suite
+bench-rules: servers
+	$(VENV)/python tests/bench/rules.py
 
 .PHONY: dashboards dashboards-test dashboards-preview
 dashboards: env

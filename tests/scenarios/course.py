@@ -115,10 +115,10 @@ class Course:
         """Seconds since the beginning of a scenario's minute."""
         return self.begin + minute * 60
 
-    def looks(self) -> Iterator[Look]:
+    def looks(self, every: float = LOOK_SECONDS) -> Iterator[Look]:
         """Go through the scenario, scrape by scrape."""
-        for index in range(1, int(self.scenario.minutes * 60 / LOOK_SECONDS) + 1):
-            now = index * LOOK_SECONDS
+        for index in range(1, int(self.scenario.minutes * 60 / every) + 1):
+            now = index * every
             self._advance(now)
             yield Look(now, tuple(self._page(now, sidecar) for sidecar in self._sidecars.values()))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fakes import FakeClock
-from scenarios.course import LOOK_SECONDS, Look
+from scenarios.course import Look
 from scenarios.told import Told
 from straggler.detect.history import History
 from straggler.detect.persistence import Persistence, Stage
@@ -23,7 +23,7 @@ class PolicyJudge:
 
     def look(self, look: Look) -> None:
         """Take in all pages of one moment."""
-        self._clock.advance(LOOK_SECONDS)
+        self._clock.advance(look.at - self._clock.monotonic())
         now = self._clock.monotonic()
         views = [view for page in look.pages for view in page.views]
         samples = self._history.observe(now, views)
