@@ -36,7 +36,13 @@ class Rank:
     def __init__(self, directory: Path, **arguments: Any) -> None:
         self.clock = Nanoseconds()
         self.warnings: list[str] = []
-        chosen = {"run": "r", "rank": 0, "world_size": 2, "directory": directory, "clock": self.clock} | arguments
+        chosen: dict[str, Any] = {
+            "run": "r",
+            "rank": 0,
+            "world_size": 2,
+            "directory": directory,
+            "clock": self.clock,
+        } | arguments
         self.timer = StepTimer(allow_any_filesystem=True, wall_clock=self.clock, **chosen)
 
     def step(self, own: float = 10, wait: float = 5) -> None:
