@@ -7,8 +7,9 @@
 # make dashboards-preview  draws them with Grafana's libraries in Chromium; needs node; pictures in build/pictures
 # make verdicts  how often the verdicts are right: docs/verdicts.md, about ten minutes
 # make bench-rules  what the rules cost in Prometheus and VictoriaMetrics with 16,384 ranks
+# make deploy-test  the deploy files before Helm, Kubernetes' schemas, systemd, hadolint, shellcheck (downloads 470 MB)
 # make golden  rewrites expected pages and generated documents; read the diff
-.PHONY: demo test check bench golden env servers lint types imports quick clean
+.PHONY: demo test check bench deploy-test golden env servers lint types imports quick clean
 .DEFAULT_GOAL := help
 VENV := .venv/bin
 
@@ -54,6 +55,10 @@ dashboards-test: servers
 	$(VENV)/pytest -q tests/dashboards tests/guards/test_dashboards_contract.py tests/guards/test_dashboards_preview.py
 dashboards-preview: servers
 	PYTHONPATH=tests $(VENV)/python dashboards/preview/preview.py $(PREVIEW_FLAGS)
+
+deploy-test: servers
+	@tests/deploy/tools/install
+	$(VENV)/pytest -q tests/deploy
 
 golden: env
 	$(VENV)/pytest -q -m "not servers" --golden
