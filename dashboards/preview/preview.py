@@ -33,6 +33,7 @@ DIST = ROOT / "build" / "preview"
 DATA = ROOT / "build" / "preview-data"
 PICTURES = ROOT / "build" / "pictures"
 IMAGES = ROOT / "docs" / "images"
+SCHEMA = ROOT / "tests" / "dashboards" / "schema" / "dashboard.schema.json"
 
 WIDTH = 1600
 MINUTES = 120
@@ -98,6 +99,7 @@ def main() -> int:
     need("chromium", "chromium")
     need("node", "nodejs npm")
     install_packages()
+    check_schema()
     build_page()
     fill_database()
     PICTURES.mkdir(parents=True, exist_ok=True)
@@ -148,6 +150,23 @@ def install_packages() -> None:
     say("npm ci: some 500 MB, about a minute")
     subprocess.run(["npm", "ci", "--silent"], cwd=HERE, check=True)
     stamp.write_text(want, encoding="utf-8")
+
+
+def check_schema() -> None:
+    """The committed JSON Schema is the one that the installed types make.
+
+    Raises:
+        SystemExit: it is not.
+    """
+    made = ROOT / "build" / "dashboard.schema.json"
+    made.parent.mkdir(exist_ok=True)
+    command = ["npx", "ts-json-schema-generator", "--path", "schema.ts", "--tsconfig", "tsconfig.json"]
+    command += ["--type", "DashboardFile", "--no-type-check", "--minify", "-o", str(made)]
+    subprocess.run(command, cwd=HERE, check=True)
+    if made.read_bytes() != SCHEMA.read_bytes():
+        raise SystemExit(
+            f"{SCHEMA.relative_to(ROOT)} is not what schema.ts makes: `npm run schema` here, read the diff"
+        )
 
 
 def build_page() -> None:

@@ -43,18 +43,26 @@ def datasource_variable() -> Json:
 
 
 def query_variable(
-    name: str, label: str, query: str, *, several: bool, numeric: bool = False, hide: bool = False
+    name: str,
+    label: str,
+    query: str,
+    *,
+    several: bool,
+    numeric: bool = False,
+    hide: bool = False,
+    regex: str = "",
 ) -> Json:
     """A choice among label values.
 
     Args:
         name: of the variable.
         label: what people read.
-        query: a ``label_values(…)`` query.
+        query: ``label_values(…)``, or ``query_result(…)`` with a ``regex``.
         several: whether more than one, and All, can be chosen. All is the regular expression ``.*``, which also
             matches series without the label: a single cluster has no ``cluster`` label.
         numeric: sort by number.
         hide: do not show it; it follows from the others.
+        regex: the part of an answer that is the option, in slashes.
     """
     everything: Json = {"text": ["All"], "value": ["$__all"]}
     return {
@@ -71,7 +79,7 @@ def query_variable(
         "multi": several,
         "options": [],
         "refresh": 2,
-        "regex": "",
+        "regex": regex,
         "skipUrlSync": False,
         "sort": 3 if numeric else 1,
     }

@@ -106,6 +106,7 @@ def panel(
     overrides: Sequence[Json] = (),
     transformations: Sequence[Json] = (),
     links: Sequence[Json] = (),
+    points: int | None = None,
     empty: str = "",
 ) -> Json:
     """A panel of any kind.
@@ -129,6 +130,7 @@ def panel(
         overrides: settings of single series or columns.
         transformations: Grafana transformations, in order.
         links: of the panel's values.
+        points: at most so many points in time; Grafana takes one a pixel.
         empty: what to say where there is no value.
     """
     defaults: Json = {
@@ -155,6 +157,7 @@ def panel(
         "fieldConfig": {"defaults": defaults, "overrides": list(overrides)},
         "options": options,
         **({"transformations": list(transformations)} if transformations else {}),
+        **({"maxDataPoints": points} if points else {}),
     }
 
 
@@ -333,8 +336,18 @@ def heatmap(
         "yAxis": {"axisPlacement": "left", "reverse": True},
     }
     custom = {"scaleDistribution": {"type": "linear"}}
-    made = panel("heatmap", number, title, description, queries, size=size, options=options, unit=unit, custom=custom)
-    return {**made, "maxDataPoints": _CELLS}
+    return panel(
+        "heatmap",
+        number,
+        title,
+        description,
+        queries,
+        size=size,
+        options=options,
+        unit=unit,
+        custom=custom,
+        points=_CELLS,
+    )
 
 
 def states(

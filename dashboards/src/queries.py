@@ -21,6 +21,12 @@ THIS = 'cluster=~"$cluster", run="$run", rank="$rank"'
 """The rank that the Rank dashboard is about."""
 PEERS = 'cluster=~"$cluster", run="$run", peer_group="$peer_group", rank!="$rank"'
 """All others that do the same work."""
+COMPARED = 'cluster=~"$cluster", run="$run", rank="$compared"'
+"""One of them, as fast as the middle one. Over time a rank is drawn beside this one, not beside a statistic of all:
+that would read every series of every peer for each point, which takes minutes at 4,096 ranks."""
+SLOWEST = 'cluster=~"$cluster", run="$run", rank="$slowest"'
+TYPICAL = 'cluster=~"$cluster", run="$run", rank="$typical"'
+"""The same two on the Run dashboard."""
 
 _LAST = "[$__range] @ end()"
 
@@ -53,7 +59,7 @@ def _over_range(selector: str, window: str) -> str:
     return f"{value}\n/ on ({GROUP}) group_left ()\n(quantile by ({GROUP}) (0.25, {value}) > 0)"
 
 
-def slowest(selector: str, count: str = "1") -> str:
+def slowest(selector: str, count: str) -> str:
     """The slowest ranks at the end of the time range; the last value of a run that has ended counts too."""
     return f"topk({count}, {_over_range(selector, 'last_over_time')})"
 
@@ -61,6 +67,24 @@ def slowest(selector: str, count: str = "1") -> str:
 def ever_slowest(selector: str, count: str) -> str:
     """The ranks that were slowest at any time of the range."""
     return f"topk({count}, {_over_range(selector, 'max_over_time')})"
+
+
+def slowest_rank(selector: str) -> str:
+    """A variable's query for the rank that is slowest at the end of the time range, or at the end of the run."""
+    value = f"max by (peer_group, rank) (last_over_time(training_recent_own_median_seconds{{{selector}}}[$__range]))"
+    ratio = f"{value} / on (peer_group) group_left () (quantile by (peer_group) (0.25, {value}) > 0)"
+    return f"query_result(topk(1, {ratio}))"
+
+
+def middle_rank(selector: str) -> str:
+    """A variable's query for a rank that is as fast as the middle one. Rounded, or it would be another each time."""
+    value = f"max by (rank) (last_over_time(training_recent_own_median_seconds{{{selector}}}[$__range]))"
+    distance = f"abs({value} / on () group_left () (quantile(0.5, {value}) > 0) - 1)"
+    return f"query_result(bottomk(1, round({distance}, 0.005)))"
+
+
+RANK_OF_RESULT = '/rank="([^"]+)"/'
+"""The rank in the text that a variable's ``query_result`` gives."""
 
 
 def only(value: str, chosen: str) -> str:
@@ -86,24 +110,31 @@ def lost_share(selector: str) -> str:
     return f"max by (cluster, run) ({hung}\nor run:training_lost_gpu_seconds:share{{{selector}}})"
 
 
-def per_step(counter: str, selector: str, *, by: str = RANK, extra: str = "") -> str:
-    """Seconds a step of a counter, for each rank.
+def phases_per_step(selector: str) -> str:
+    """Seconds a step that one rank spends in each phase."""
+    steps = f"max(rate(training_step_seconds_count{{{selector}}}[$__rate_interval])) > 0"
+    seconds = f"max by (phase) (rate(training_phase_seconds_total{{{selector}}}[$__rate_interval]))"
+    return f"{seconds}\n/ on () group_left () ({steps}) > 0"
+
+
+def phases_of_each(selector: str) -> str:
+    """The same for each of several ranks. Not over time: see ``COMPARED``."""
+    steps = f"max by ({RANK}) (rate(training_step_seconds_count{{{selector}}}[$__rate_interval])) > 0"
+    seconds = f"max by ({RANK}, phase) (rate(training_phase_seconds_total{{{selector}}}[$__rate_interval]))"
+    return f"{seconds}\n/ on ({RANK}) group_left () ({steps})"
+
+
+def on_gpu_of(metric: str, selector: str, window: str = "") -> str:
+    """Series of a GPU (label ``UUID``) for the GPUs of these ranks. No join that a second info series could break.
 
     Args:
-        counter: a counter of seconds.
-        selector: label matchers.
-        by: labels to keep.
-        extra: one more label of the counter, e.g. ``phase``.
+        metric: of the GPUs.
+        selector: ``THIS``, ``COMPARED`` (their UUIDs are variables, so only their series are read), or any other.
+        window: ``rate`` or ``increase`` for a counter.
     """
-    labels = f"{by}, {extra}" if extra else by
-    steps = f"max by ({by}) (rate(training_step_seconds_count{{{selector}}}[$__rate_interval])) > 0"
-    join = f"/ on ({by}) group_left ()" if extra else "/"
-    return f"max by ({labels}) (rate({counter}{{{selector}}}[$__rate_interval]))\n{join} ({steps})"
-
-
-def on_gpu_of(metric: str, selector: str) -> str:
-    """Series of a GPU (label ``UUID``) for the GPUs of these ranks. No join that a second info series could break."""
-    return f"{metric} and on (UUID, GPU_I_ID) training_rank_info{{{selector}}}"
+    uuid = {THIS: '{UUID="$uuid"}', COMPARED: '{UUID="$compared_uuid"}'}.get(selector, "")
+    value = f"{window}({metric}{uuid}[$__rate_interval])" if window else f"{metric}{uuid}"
+    return f"{value} and on (UUID, GPU_I_ID) training_rank_info{{{selector}}}"
 
 
 def named(value: str, label: str, text: str) -> str:

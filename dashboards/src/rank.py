@@ -24,13 +24,17 @@ from dashboards.src.panels import (
     value_texts,
 )
 from dashboards.src.queries import (
+    COMPARED,
     PEERS,
+    RANK_OF_RESULT,
     RUN_LEVEL,
     THIS,
     each_rank,
+    middle_rank,
     named,
     on_gpu_of,
-    per_step,
+    phases_of_each,
+    phases_per_step,
     slowdown,
     union,
 )
@@ -51,26 +55,30 @@ _USUAL_REASONS = {
 """Reasons that are no fault of the GPU: idle, a setting, the power limit that a busy GPU reaches, another GPU."""
 
 
-def _this_and_peers(metric: str, *, instant: bool = False) -> list[Json]:
+def _now(metric: str) -> list[Json]:
     """This rank's value, and the median of its peers."""
     return [
-        query(f"max({metric}{{{THIS}}})", "this rank", instant=instant),
-        query(f"quantile(0.5, {each_rank(metric, PEERS)})", "median of the peers", instant=instant),
+        query(f"max({metric}{{{THIS}}})", "this rank", instant=True),
+        query(f"quantile(0.5, {each_rank(metric, PEERS)})", "median of the peers", instant=True),
     ]
 
 
-def _gpu_and_peers(metric: str, *, rate: bool = False) -> list[Json]:
+def _over_time(metric: str) -> list[Json]:
+    """This rank, and the one that it is compared with."""
+    return [query(f"max({metric}{{{THIS}}})", "this rank"), query(f"max({metric}{{{COMPARED}}})", "compared rank")]
+
+
+def _gpu_over_time(metric: str) -> list[Json]:
     """The same for a series of the GPU."""
-    value = f"rate({metric}{_RATE})" if rate else metric
     return [
-        query(f"max({on_gpu_of(value, THIS)})", "this rank"),
-        query(f"quantile(0.5, {on_gpu_of(value, PEERS)})", "median of the peers"),
+        query(f"max({on_gpu_of(metric, THIS)})", "this rank"),
+        query(f"max({on_gpu_of(metric, COMPARED)})", "compared rank"),
     ]
 
 
 _TWO_LINES = [
     override("this rank", color=fixed(OWN)),
-    override("median of the peers", color=fixed(GREY), custom__lineStyle=_DASHES),
+    override("compared rank", color=fixed(GREY), custom__lineStyle=_DASHES),
 ]
 
 
@@ -94,7 +102,7 @@ def _headline() -> list[Json]:
             2,
             "Own time",
             "Recent mean own time of a step. Longer than the peers': this rank is the one they wait for.",
-            _this_and_peers("training_recent_own_seconds", instant=True),
+            _now("training_recent_own_seconds"),
             unit="s",
             decimals=2,
             named=True,
@@ -105,7 +113,7 @@ def _headline() -> list[Json]:
             "Waiting",
             "Recent mean time blocked on peers in a step. A straggler waits less than the others; a rank that waits "
             "more is a victim.",
-            _this_and_peers("training_recent_wait_seconds", instant=True),
+            _now("training_recent_wait_seconds"),
             unit="s",
             decimals=2,
             named=True,
@@ -116,7 +124,7 @@ def _headline() -> list[Json]:
             "SM clock",
             "Clock of the GPU's multiprocessors. Lower than the peers' in the proportion of the slowdown: the GPU is "
             "throttled, see the reasons below.",
-            _this_and_peers("training_gpu_sm_clock_hertz", instant=True),
+            _now("training_gpu_sm_clock_hertz"),
             unit="hertz",
             decimals=2,
             empty="not reported",
@@ -190,9 +198,8 @@ def _identity() -> Json:
 
 
 def _differences() -> list[Json]:
-    phases = per_step("training_phase_seconds_total", _IN_GROUP, extra="phase")
-    this = f"max by (phase) ({phases.replace(_IN_GROUP, THIS)})"
-    usual = f"quantile by (phase) (0.5, {phases.replace(_IN_GROUP, PEERS)})"
+    this = f"max by (phase) ({phases_of_each(THIS)})"
+    usual = f"quantile by (phase) (0.5, {phases_of_each(PEERS)})"
 
     step = f"max(run:training_recent_step_seconds:mean{{{RUN_LEVEL}}})"
 
@@ -302,7 +309,7 @@ def _since_when() -> list[Json]:
             [
                 query(f"max(training_recent_own_seconds{{{THIS}}})", "mean of this rank"),
                 query(f"max(training_recent_own_median_seconds{{{THIS}}})", "median of this rank"),
-                query(f"quantile(0.5, {each_rank('training_recent_own_seconds', PEERS)})", "median of the peers"),
+                query(f"max(run:training_recent_own_seconds:median{{{_IN_GROUP}}})", "median of the peers"),
             ],
             unit="s",
             low=0,
@@ -316,13 +323,12 @@ def _since_when() -> list[Json]:
 
 
 def _phases() -> list[Json]:
-    phases = per_step("training_phase_seconds_total", _IN_GROUP, extra="phase")
     return [
         timeseries(
             30,
-            "Phases of this rank",
+            "Phases of rank $rank",
             "Where this rank spends a step. Compare with the panel beside it: what is thicker here takes longer.",
-            [query(f"max by (phase) ({phases.replace(_IN_GROUP, THIS)}) > 0", "{{phase}}")],
+            [query(phases_per_step(THIS), "{{phase}}")],
             stacked=True,
             unit="s",
             low=0,
@@ -330,9 +336,10 @@ def _phases() -> list[Json]:
         ),
         timeseries(
             31,
-            "Phases of the peers",
-            "The same for its peers: each phase as their median has it.",
-            [query(f"quantile by (phase) (0.5, {phases.replace(_IN_GROUP, PEERS)}) > 0", "{{phase}}")],
+            "Phases of rank $compared, compared with it",
+            "The same for the rank chosen above: unless you choose another, one that is as fast as the middle of the "
+            "peers. Its grey wait is what this rank costs it.",
+            [query(phases_per_step(COMPARED), "{{phase}}")],
             stacked=True,
             unit="s",
             low=0,
@@ -347,7 +354,7 @@ def _gpu() -> list[Json]:
             40,
             "SM clock",
             "Clock of the multiprocessors. Below the peers' while the GPU is busy: the reasons stand beside it.",
-            _this_and_peers("training_gpu_sm_clock_hertz"),
+            _over_time("training_gpu_sm_clock_hertz"),
             unit="hertz",
             low=0,
             overrides=_TWO_LINES,
@@ -388,16 +395,13 @@ def _gpu() -> list[Json]:
             43,
             "Activity: SM, occupancy, tensor",
             "SM active: share of cycles with work resident. Tensor: share with the tensor pipe busy, the useful part. "
-            "Grey: SM active of the peers. A straggler is often more active than its peers, since they wait; with low "
-            "activity and long own time the GPU is starved by the host, the loader or PCIe.",
+            "Grey: SM active of the compared rank. A straggler is often more active than its peers, since they wait; "
+            "with low activity and long own time the GPU is starved by the host, the loader or PCIe.",
             [
                 query(f"max(training_gpu_sm_active_ratio{{{THIS}}})", "SM active"),
                 query(f"max(training_gpu_sm_occupancy_ratio{{{THIS}}})", "occupancy"),
                 query(f"max(training_gpu_tensor_active_ratio{{{THIS}}})", "tensor active"),
-                query(
-                    f"quantile(0.5, {each_rank('training_gpu_sm_active_ratio', PEERS)})",
-                    "SM active, median of the peers",
-                ),
+                query(f"max(training_gpu_sm_active_ratio{{{COMPARED}}})", "SM active, compared rank"),
             ],
             unit="percentunit",
             low=0,
@@ -406,7 +410,7 @@ def _gpu() -> list[Json]:
                 override("SM active", color=fixed(OWN)),
                 override("occupancy", color=fixed("purple")),
                 override("tensor active", color=fixed(GOOD)),
-                override("SM active, median of the peers", color=fixed(GREY), custom__lineStyle=_DASHES),
+                override("SM active, compared rank", color=fixed(GREY), custom__lineStyle=_DASHES),
             ],
         ),
         timeseries(
@@ -414,7 +418,7 @@ def _gpu() -> list[Json]:
             "Temperature",
             "Core temperature. GPUs slow down by themselves near their limit (commonly 85 to 90 °C). Hotter than the "
             "peers: air, dust, pump; with all GPUs of the node: the node's cooling.",
-            _gpu_and_peers("gpu_temperature_celsius"),
+            _gpu_over_time("gpu_temperature_celsius"),
             unit="celsius",
             custom={"axisSoftMin": 30, "axisSoftMax": 90},
             overrides=_TWO_LINES,
@@ -422,10 +426,10 @@ def _gpu() -> list[Json]:
         timeseries(
             45,
             "Power",
-            "Power draw, that of the peers, and the limit. At the limit with a low clock: capped. Far below the limit "
-            "with a low clock: heat or a power brake.",
+            "Power draw, that of the compared rank, and the limit. At the limit with a low clock: capped. Far below "
+            "the limit with a low clock: heat or a power brake.",
             [
-                *_gpu_and_peers("gpu_power_watts"),
+                *_gpu_over_time("gpu_power_watts"),
                 query(f"max({on_gpu_of('gpu_power_limit_watts', THIS)})", "limit"),
             ],
             unit="watt",
@@ -440,43 +444,37 @@ def _links() -> list[Json]:
         timeseries(
             50,
             "PCIe traffic",
-            "Bytes a second over PCIe, and what the peers receive. Much more than the peers: data goes through the "
+            "Bytes a second over PCIe, and what the compared rank receives. Much more than it: data goes through the "
             "host that should go over NVLink or GPUDirect.",
             [
                 query(f"max({on_gpu_of('gpu_pcie_receive_bytes_per_second', THIS)})", "received"),
                 query(f"max({on_gpu_of('gpu_pcie_transmit_bytes_per_second', THIS)})", "sent"),
-                query(
-                    f"quantile(0.5, {on_gpu_of('gpu_pcie_receive_bytes_per_second', PEERS)})",
-                    "received, median of the peers",
-                ),
+                query(f"max({on_gpu_of('gpu_pcie_receive_bytes_per_second', COMPARED)})", "received, compared rank"),
             ],
             unit="Bps",
             low=0,
             overrides=[
                 override("received", color=fixed(OWN)),
                 override("sent", color=fixed("purple")),
-                override("received, median of the peers", color=fixed(GREY), custom__lineStyle=_DASHES),
+                override("received, compared rank", color=fixed(GREY), custom__lineStyle=_DASHES),
             ],
         ),
         timeseries(
             51,
             "NVLink traffic",
-            "Bytes a second over all NVLinks, and what the peers send. All peers of an all-reduce send the same; less "
-            "here means a link that is down.",
+            "Bytes a second over all NVLinks, and what the compared rank sends. All peers of an all-reduce send the "
+            "same; less here means a link that is down.",
             [
                 query(f"max({on_gpu_of('gpu_nvlink_receive_bytes_per_second', THIS)})", "received"),
                 query(f"max({on_gpu_of('gpu_nvlink_transmit_bytes_per_second', THIS)})", "sent"),
-                query(
-                    f"quantile(0.5, {on_gpu_of('gpu_nvlink_transmit_bytes_per_second', PEERS)})",
-                    "sent, median of the peers",
-                ),
+                query(f"max({on_gpu_of('gpu_nvlink_transmit_bytes_per_second', COMPARED)})", "sent, compared rank"),
             ],
             unit="Bps",
             low=0,
             overrides=[
                 override("received", color=fixed(OWN)),
                 override("sent", color=fixed("purple")),
-                override("sent, median of the peers", color=fixed(GREY), custom__lineStyle=_DASHES),
+                override("sent, compared rank", color=fixed(GREY), custom__lineStyle=_DASHES),
             ],
         ),
         timeseries(
@@ -505,7 +503,7 @@ def _links() -> list[Json]:
             53,
             "Memory in use",
             "Frame buffer in use. At the top: the allocator frees and splits, which costs own time.",
-            _gpu_and_peers("gpu_memory_used_bytes"),
+            _gpu_over_time("gpu_memory_used_bytes"),
             unit="bytes",
             low=0,
             size=(8, 7),
@@ -517,7 +515,7 @@ def _links() -> list[Json]:
             "Memory errors, PCIe replays and NVLink errors. Uncorrected memory errors, or replays that keep coming: "
             "drain the GPU. Flat at zero is good.",
             [
-                query(f"max({on_gpu_of(f'increase({metric}{_RATE})', THIS)})", text)
+                query(f"max({on_gpu_of(metric, THIS, 'increase')})", text)
                 for text, metric in {
                     "memory, corrected": "gpu_ecc_single_bit_errors_total",
                     "memory, uncorrected": "gpu_ecc_double_bit_errors_total",
@@ -562,6 +560,23 @@ def build() -> Json:
                 "peer_group",
                 "Peer group",
                 f"label_values(training_rank_info{{{THIS}}}, peer_group)",
+                several=False,
+                hide=True,
+            ),
+            query_variable(
+                "compared",
+                "Compared with",
+                middle_rank(PEERS),
+                several=False,
+                regex=RANK_OF_RESULT,
+            ),
+            query_variable(
+                "uuid", "GPU", f"label_values(training_rank_info{{{THIS}}}, UUID)", several=False, hide=True
+            ),
+            query_variable(
+                "compared_uuid",
+                "GPU compared with",
+                f"label_values(training_rank_info{{{COMPARED}}}, UUID)",
                 several=False,
                 hide=True,
             ),

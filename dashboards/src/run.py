@@ -25,17 +25,22 @@ from dashboards.src.panels import (
 )
 from dashboards.src.queries import (
     GROUP,
+    RANK_OF_RESULT,
     RUN,
     RUN_LEVEL,
+    SLOWEST,
+    TYPICAL,
     each_rank,
     ever_slowest,
     in_order,
     lost_gpus,
     lost_share,
+    middle_rank,
     only,
-    per_step,
+    phases_per_step,
     slowdown,
     slowest,
+    slowest_rank,
 )
 from dashboards.src.tables import (
     LINKS,
@@ -264,17 +269,15 @@ def _since_when() -> list[Json]:
 
 
 def _phases() -> list[Json]:
-    phases = per_step("training_phase_seconds_total", RUN, extra="phase")
-    worst = slowest(RUN)
     palette = colours(PHASES)
     return [
         timeseries(
             30,
-            "Phases of the slowest rank",
+            "Phases of rank $slowest, the slowest",
             "Where the rank that is slowest at the end of the time range spends a step. Compare with the panel beside "
-            "it, which has the same phases of the median rank: the phase that is thicker here is the one to explain. "
-            "Data: loader or storage. Forward and backward: the GPU. Other: the host.",
-            [query(f"sum by (phase) ({only(phases, worst)}) > 0", "{{phase}}")],
+            "it, which has a typical rank of the same peer group: the phase that is thicker here is the one to "
+            "explain. Data: loader or storage. Forward and backward: the GPU. Other: the host.",
+            [query(phases_per_step(SLOWEST), "{{phase}}")],
             stacked=True,
             unit="s",
             low=0,
@@ -282,10 +285,10 @@ def _phases() -> list[Json]:
         ),
         timeseries(
             31,
-            "Phases of the median rank",
-            "The same for its peers: each phase as the median rank has it. A thick grey wait here is what "
-            "the straggler costs all others.",
-            [query(f"max by (phase) (quantile by ({GROUP}, phase) (0.5, {phases})) > 0", "{{phase}}")],
+            "Phases of rank $typical, a typical one",
+            "The same for the rank whose own time is in the middle of its peers'. A thick grey wait here is what the "
+            "straggler costs all others.",
+            [query(phases_per_step(TYPICAL), "{{phase}}")],
             stacked=True,
             unit="s",
             low=0,
@@ -308,6 +311,7 @@ def _throughput() -> list[Json]:
             ],
             unit="short",
             low=0,
+            points=150,  # the second query reads a counter of every rank
             overrides=[
                 override("tokens", color=fixed("green"), unit="short", custom__axisLabel="tokens/s"),
                 override("operations", color=fixed("purple"), unit="flops", custom__axisPlacement="right"),
@@ -316,13 +320,13 @@ def _throughput() -> list[Json]:
         timeseries(
             41,
             "Exchange: bytes and exposed waiting",
-            "All-reduce bytes a second and rank (right), and how long ranks are blocked in a step. The least wait is "
-            "the exchange itself: if it rises while bytes do not, the network is slow. What the mean wait has above "
-            "it is waiting for each other.",
+            "All-reduce bytes a second of a typical rank (right), and how long ranks are blocked in a step. The least "
+            "wait is the exchange itself: if it rises while bytes do not, the network is slow. What the mean wait has "
+            "above it is waiting for each other.",
             [
                 query(f"max(run:training_recent_wait_seconds:mean{{{RUN}}})", "mean wait"),
                 query(f"max(run:training_recent_min_wait_seconds:min{{{RUN}}})", "least wait"),
-                query(f"max(rate(training_allreduce_bytes_total{{{RUN}}}{_RATE}))", "all-reduce"),
+                query(f"max(rate(training_allreduce_bytes_total{{{TYPICAL}}}{_RATE}))", "all-reduce"),
             ],
             unit="s",
             low=0,
@@ -355,7 +359,7 @@ def _throughput() -> list[Json]:
             "Number of the last finished step: the furthest and the least advanced rank. They stay together; where "
             "they part, or stand still, the run hangs. A fall is a restart from a checkpoint.",
             [
-                query(f"max(training_step{{{RUN}}})", "furthest rank"),
+                query(f"max(run:training_step:max{{{RUN_LEVEL}}})", "furthest rank"),
                 query(f"min(training_step{{{RUN}}})", "last rank"),
             ],
             unit="none",
@@ -383,6 +387,24 @@ def build() -> Json:
                 'label_values(training_rank_info{cluster=~"$cluster", run="$run"}, peer_group)',
                 several=True,
                 numeric=True,
+            ),
+            query_variable(
+                "slowest", "Slowest rank", slowest_rank(RUN), several=False, hide=True, regex=RANK_OF_RESULT
+            ),
+            query_variable(
+                "slowest_group",
+                "Its peer group",
+                f"label_values(training_rank_info{{{SLOWEST}}}, peer_group)",
+                several=False,
+                hide=True,
+            ),
+            query_variable(
+                "typical",
+                "Typical rank",
+                middle_rank(f'{RUN_LEVEL}, peer_group="$slowest_group", rank!="$slowest"'),
+                several=False,
+                hide=True,
+                regex=RANK_OF_RESULT,
             ),
             custom_variable("ranks", "Ranks shown", ("48", "16", "96", "256")),
             RUNBOOKS,

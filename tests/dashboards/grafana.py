@@ -14,6 +14,7 @@ SCRAPE_SECONDS = 30
 _PIXELS = 1600
 _NICE_SECONDS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _NAME = re.compile(r"\$\{(\w+)(?::\w+)?\}|\$(\w+)")
+_QUERY_RESULT = re.compile(r"query_result\((.+)\)", re.DOTALL)
 _LABEL_VALUES = re.compile(r"label_values\((?:(.+),\s*)?(\w+)\)", re.DOTALL)
 
 
@@ -56,10 +57,15 @@ class Opened:
         Raises:
             ValueError: its query is not understood, or Prometheus refuses it.
         """
-        query = self.substitute(variable["query"]["query"], {})
+        query = self.substitute(variable["query"]["query"], self.macros(SCRAPE_SECONDS))
+        if result := _QUERY_RESULT.fullmatch(query):
+            answer = self.prometheus.get("query", query=result[1], time=self.ends)["result"]
+            texts = [_text(series) for series in answer]
+            pattern = variable["regex"].strip("/")
+            return [found[1] for text in texts if (found := re.search(pattern, text))]
         match = _LABEL_VALUES.fullmatch(query)
         if match is None:
-            raise ValueError(f"{variable['name']}: not a label_values() query: {query}")
+            raise ValueError(f"{variable['name']}: a query of an unknown kind: {query}")
         scope = {"match[]": match[1]} if match[1] else {}
         values = self.prometheus.get(f"label/{match[2]}/values", start=self.begins, end=self.ends, **scope)
         return sorted(values, key=lambda value: (len(value), value) if variable["sort"] == 3 else (0, value))
@@ -111,6 +117,12 @@ class Opened:
             "__rate_interval": f"{max(step + SCRAPE_SECONDS, 4 * SCRAPE_SECONDS)}s",
             "__range": f"{self.ends - self.begins:.0f}s",
         }
+
+
+def _text(series: Json) -> str:
+    """A series as ``query_result`` writes it: ``name{label="value"} value time``."""
+    labels = ",".join(f'{key}="{value}"' for key, value in series["metric"].items() if key != "__name__")
+    return f"{series['metric'].get('__name__', '')}{{{labels}}} {series['value'][1]} {series['value'][0] * 1000:.0f}"
 
 
 def _escaped(value: str) -> str:

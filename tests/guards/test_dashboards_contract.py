@@ -24,14 +24,15 @@ def known_series() -> set[str]:
     return names | {rule["record"] for rule in rules("recording")} | WRITTEN_BY_PROMETHEUS
 
 
+def names_in(expr: str) -> set[str | None]:
+    """The series that a query asks for."""
+    return {selector.name for selector in selectors(re.sub(r"\$(\w+)", lambda match: MACROS.get(match[1], "x"), expr))}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_dashboards_use_only_published_series(name: str) -> None:
     """A renamed metric empties a panel silently: it did so to everybody who used ``Hostname`` of dcgm-exporter."""
-    used = {
-        selector.name
-        for query in queries(load(name))
-        for selector in selectors(re.sub(r"\$(\w+)", lambda match: MACROS.get(match[1], "x"), query.expr))
-    }
+    used = {series for query in queries(load(name)) for series in names_in(query.expr)}
 
     assert used <= known_series()
 
@@ -42,7 +43,11 @@ def test_variables_use_only_published_labels(name: str) -> None:
     for variable in variables(load(name)):
         if variable["type"] != "query":
             continue
-        metric, label = re.fullmatch(r"label_values\((\w+)(?:\{.*\})?, (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]  # no match fails the test
+        query = variable["query"]["query"]
+        if result := re.fullmatch(r"query_result\((.+)\)", query):
+            assert names_in(result[1]) <= known_series()
+            continue
+        metric, label = re.fullmatch(r"label_values\((\w+)(?:\{.*\})?, (\w+)\)", query).groups()  # type: ignore[union-attr]  # no match fails the test
         assert label in (*BY_NAME[metric].labels, "cluster", "instance")
 
 

@@ -78,9 +78,16 @@ export class PrometheusDatasource {
   /** Options of a variable. */
   async metricFindQuery(query: any, options: any) {
     const text = this.fill(typeof query === 'string' ? query : query.query, options.scopedVars ?? {}, options.range, SCRAPE_SECONDS);
+    const result = /^query_result\((.+)\)$/s.exec(text.trim());
+    if (result) {
+      const answer = await ask('query', { query: result[1], time: +options.range.to / 1000 });
+      return answer.result.map(({ metric, value }: Series) => ({
+        text: `${seriesName(metric)} ${value![1]} ${value![0] * 1000}`,
+      }));
+    }
     const match = /^label_values\((?:(.+),\s*)?(\w+)\)$/s.exec(text.trim());
     if (!match) {
-      throw new Error(`not a label_values() query: ${text}`);
+      throw new Error(`a query of an unknown kind: ${text}`);
     }
     const scope: Record<string, string> = match[1] ? { 'match[]': match[1] } : {};
     const range = { start: +options.range.from / 1000, end: +options.range.to / 1000 };
