@@ -222,7 +222,13 @@ def test_picture(tmp_path: Path) -> None:
     file = tmp_path / "demo.svg"
     screen = Screen(Plan(scenario=SLOW, rules=None), Console(file=io.StringIO()), file)
     screen.begin()
-    screen.look(3.0, {"node": "n", "ranks": [{"run": "demo", "rank": 2, "state": "running", "own_seconds": 0.047}]})
+    screen.look(
+        3.0,
+        {
+            "node": "n",
+            "ranks": [{"run": "demo", "rank": 2, "peer_group": "0", "state": "running", "own_seconds": 0.047}],
+        },
+    )
     screen.alert(NOTICE, 8.5)
     screen.result(report())
     text = file.read_text(encoding="utf-8").replace("&#160;", " ")
