@@ -171,14 +171,18 @@ def test_gpu_of_two_sources_is_one(make_bench: MakeBench) -> None:
     """A later source completes what an earlier one left out, and never overrules it."""
     first = gpu_facts(0, values={"utilization_ratio": 0.9}, clocks_event_seconds={"sw_power_cap": 1.0}, model="")
     second = gpu_facts(
-        0, values={"utilization_ratio": 0.1, "power_watts": 300.0}, clocks_event_seconds={"hw_slowdown": 9.0}
+        0,
+        values={"utilization_ratio": 0.1, "power_watts": 300.0},
+        clocks_event_seconds={"sw_power_cap": 3.0, "hw_slowdown": 9.0},
+        source="nvml",
     )
     bench = make_bench(ScriptedSource("dcgm", [first]), ScriptedSource("nvml", [second]))
 
     (gpu,) = bench.collector.collect(30).gpus
     assert gpu.key == GpuKey(first.key.uuid)
     assert gpu.values == {"utilization_ratio": 0.9, "power_watts": 300.0}
-    assert gpu.clocks_event_seconds == {"sw_power_cap": 1.0}
+    assert gpu.clocks_event_seconds == {"sw_power_cap": 1.0, "hw_slowdown": 9.0}
+    assert gpu.source == "dcgm+nvml"
     assert gpu.model == second.model
 
 

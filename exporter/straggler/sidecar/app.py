@@ -17,6 +17,7 @@ from straggler.sidecar.alerting import Alerting
 from straggler.sidecar.clock import SystemClock
 from straggler.sidecar.collector import Collector, Observer
 from straggler.sidecar.config import Config
+from straggler.sidecar.gate import Gate
 from straggler.sidecar.handler import WebLimits
 from straggler.sidecar.push_endpoint import PushEndpoint
 from straggler.sidecar.routes import Routes
@@ -73,8 +74,11 @@ class Sidecar:
             "(STRAGGLER_DIR) and use StepTimer.",
         )
         limits = WebLimits(connections=config.limits.connections)
+        self._gate = Gate(config.web.config_file)
         try:
-            self._web = WebServer(config.listen.host, config.listen.port, routes.respond, limits, count_http)
+            self._web = WebServer(
+                config.listen.host, config.listen.port, routes.respond, limits, count_http, gate=self._gate
+            )
         except OSError as error:
             raise ConfigError("listen", _why_not_listening(config, error)) from error
         self._stopping = threading.Event()
@@ -113,6 +117,11 @@ class Sidecar:
         _log.info("GPUs: %s", "nobody is asked" if config.dcgm.url == "none" else f"{self._node.dcgm_url}, {proven}")
         receiver = config.alerts.alertmanager_url or config.alerts.webhook_url
         _log.info("alerts: %s", f"for runs of this node alone, to {receiver}" if receiver else "by Prometheus' rules")
+        _log.info(
+            "clients: %s, %s",
+            "encrypted" if self._gate.is_encrypted else "not encrypted",
+            "users of the web-config file" if self._gate.has_users else "anybody",
+        )
         _log.info("push: %s", f"tokens of {config.push.tokens_file}" if config.push.tokens_file else "off")
 
     def _poll(self) -> None:
@@ -174,6 +183,7 @@ def check(config: Config) -> None:
         ConfigError: a file that a setting names cannot be used.
     """
     Node(config, DEFAULT, SystemClock())
+    Gate(config.web.config_file)
     make_alerting(config, DEFAULT)
 
 

@@ -94,8 +94,9 @@ class Collector:
         began = self._clock.monotonic()
         with self._collecting:
             stepping = self._last is not None and self._last.stepping
+            occupied = self._last is not None and self._last.occupied
             left = timeout_seconds - (self._clock.monotonic() - began)
-            outcomes = gather(self._askers, Request(max(left, 0.0), stepping=stepping))
+            outcomes = gather(self._askers, Request(max(left, 0.0), stepping, occupied))
             self._state.apply(
                 {asker.source.name: outcome or asker.too_slow(timeout_seconds) for asker, outcome in outcomes.items()}
             )

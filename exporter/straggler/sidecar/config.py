@@ -118,6 +118,37 @@ class DcgmConfig(_Section):
     )
 
 
+class NvmlConfig(_Section):
+    """The driver's own library, read in a process of its own."""
+
+    use: Literal["auto", "always", "never"] = Field(
+        default="auto",
+        description="`auto`: while ranks live here, and only where dcgm-exporter is absent, has failed or is blind for "
+        "something; `always`: also without ranks, and its absence is a failure; `never`",
+    )
+    timeout_seconds: Seconds = Field(
+        default=5.0, description="Longest wait for the driver in one collection; the call goes on, and counts later"
+    )
+    hang_seconds: Seconds = Field(
+        default=60.0, description="How long a call into the driver may last before its process is killed"
+    )
+    idle_seconds: Seconds = Field(
+        default=60.0,
+        description="How long after the last rank, or the last scrape, the GPUs are let go: while they are open a GPU "
+        "cannot be reset and MIG cannot be switched",
+    )
+
+
+class WebConfig(_Section):
+    """Encryption and passwords of the HTTP server."""
+
+    config_file: Path | None = Field(
+        default=None,
+        description="TLS, client certificates, users and headers, in the web-config file that the exporters of "
+        "Prometheus read; read again when it changes (docs/security.md)",
+    )
+
+
 class PushConfig(_Section):
     """Step records over HTTP, for training that shares no directory with the sidecar."""
 
@@ -210,6 +241,8 @@ class Config(_Section):
         description="Set it if several ranks run on one GPU on purpose: then all that name its UUID are on it",
     )
     dcgm: DcgmConfig = DcgmConfig()
+    nvml: NvmlConfig = NvmlConfig()
+    web: WebConfig = WebConfig()
     push: PushConfig = PushConfig()
     alerts: AlertsConfig = AlertsConfig()
     scrape: ScrapeConfig = ScrapeConfig()

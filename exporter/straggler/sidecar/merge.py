@@ -27,8 +27,8 @@ def merge_ranks(sources: Iterable[Sequence[RankFacts]]) -> tuple[RankFacts, ...]
 def merge_gpus(sources: Iterable[Sequence[GpuFacts]]) -> tuple[GpuFacts, ...]:
     """One entry for each GPU: the earlier source's values, and of later ones what is still missing.
 
-    Times in a clocks event reason are counted from different moments by different sources, so they are taken from one
-    source whole.
+    DCGM comes first, so its profiling values win. The driver counts the time in each clocks event reason, whoever asks
+    it, but DCGM's usual fields do not tell software's from hardware's reaction to heat, so NVML adds what it has.
     """
     merged: dict[GpuKey, GpuFacts] = {}
     for facts in sources:
@@ -42,7 +42,7 @@ def _complete(first: GpuFacts, second: GpuFacts) -> GpuFacts:
     return replace(
         first,
         values={**second.values, **first.values},
-        clocks_event_seconds=first.clocks_event_seconds or second.clocks_event_seconds,
+        clocks_event_seconds={**second.clocks_event_seconds, **first.clocks_event_seconds},
         clocks_event_reasons={**second.clocks_event_reasons, **first.clocks_event_reasons},
         gpu=second.gpu if first.gpu is None else first.gpu,
         pci_bus_id=first.pci_bus_id or second.pci_bus_id,
@@ -51,6 +51,9 @@ def _complete(first: GpuFacts, second: GpuFacts) -> GpuFacts:
         pod=first.pod or second.pod,
         namespace=first.namespace or second.namespace,
         container=first.container or second.container,
+        mig_uuids=first.mig_uuids or second.mig_uuids,
+        xid_events={**second.xid_events, **first.xid_events},
+        source=f"{first.source}+{second.source}" if second.values.keys() - first.values.keys() else first.source,
     )
 
 

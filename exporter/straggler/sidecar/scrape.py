@@ -37,6 +37,8 @@ class Request(NamedTuple):
     timeout_seconds: float
     stepping: bool
     """Whether ranks are stepping now: GPU values that do not change meanwhile are frozen."""
+    occupied: bool = False
+    """Whether any rank lives: who keeps devices open for them need not without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

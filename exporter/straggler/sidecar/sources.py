@@ -18,6 +18,8 @@ from straggler.sidecar.scrape import Request, Source, SourceCounts
 from straggler.sidecar.tokens import TokenFile
 from straggler.sources.dcgm.fetch import Access
 from straggler.sources.dcgm.read import DcgmSource
+from straggler.sources.nvml.process import WorkerProcess, worker_command
+from straggler.sources.nvml.read import NvmlSource
 from straggler.sources.push.store import PushStore
 from straggler.sources.rings.read import RingSource
 
@@ -40,7 +42,8 @@ class Node:
         self.dcgm_url = AUTO_DCGM_URL if config.dcgm.url == "auto" else config.dcgm.url
         self.is_proven = config.dcgm.same_node or is_loopback(self.dcgm_url)
         self.push: PushTarget | None = None
-        self.sources = (self._rings(), self._push(), self._dcgm())
+        self._dcgm_suffices: bool | None = None
+        self.sources = (self._rings(), self._push(), self._dcgm(), self._nvml())
 
     def _rings(self) -> Source:
         rings = RingSource(
@@ -77,6 +80,7 @@ class Node:
         for name in ("password_file", "ca_file", "client_certificate_file", "client_key_file"):
             _require_readable(f"dcgm.{name}", getattr(settings, name))
         if settings.url == "none":
+            self._dcgm_suffices = False
             return Source(name="dcgm", look=_absent)
         dcgm = DcgmSource(
             [self.dcgm_url],
@@ -96,9 +100,80 @@ class Node:
         def look(request: Request) -> Reading[GpuFacts]:
             # A little less than the collection has: then the source itself can say what it was waiting for.
             timeout = min(settings.timeout_seconds, 0.95 * request.timeout_seconds)
-            return dcgm.collect(timeout, stepping=request.stepping)
+            suffices = False
+            try:
+                reading = dcgm.collect(timeout, stepping=request.stepping)
+                suffices = reading.state is SourceState.OK and not reading.blind
+            finally:
+                self._dcgm_suffices = suffices
+            return reading
 
         return Source(name="dcgm", look=look if settings.url != "auto" else MissedOnceSeen(look))
+
+    def _nvml(self) -> Source:
+        settings = self._config.nvml
+        if settings.use == "never":
+            return Source(name="nvml", look=_absent)
+        always = settings.use == "always"
+        command = worker_command(settings.idle_seconds)
+        nvml = NvmlSource(
+            lambda: WorkerProcess(command), clock=self._clock, required=always, hang_seconds=settings.hang_seconds
+        )
+
+        def look(request: Request) -> Reading[GpuFacts]:
+            return nvml.collect(min(settings.timeout_seconds, 0.95 * request.timeout_seconds))
+
+        if always:
+            return Source(name="nvml", look=look)
+        needed = WhileNeeded(
+            look,
+            is_spared=lambda: self._dcgm_suffices is not False,
+            release=nvml.close,
+            clock=self._clock,
+            idle_seconds=settings.idle_seconds,
+        )
+        return Source(name="nvml", look=needed)
+
+
+class WhileNeeded:
+    """Asks while ranks live here and nobody else says enough; else lets go.
+
+    Args:
+        look: asks the source.
+        is_spared: whether another source is enough, or has not been asked yet.
+        release: called when nobody needs it any more.
+        clock: its monotonic side is used.
+        idle_seconds: how long after the last rank it is still asked.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[Request], Reading[GpuFacts]],
+        *,
+        is_spared: Callable[[], bool],
+        release: Callable[[], None],
+        clock: Clock,
+        idle_seconds: float,
+    ) -> None:
+        self._look = look
+        self._is_spared = is_spared
+        self._release = release
+        self._clock = clock
+        self._idle_seconds = idle_seconds
+        self._needed_until = float("-inf")
+
+    def __call__(self, request: Request) -> Reading[GpuFacts]:
+        """Look, or say that nobody needs it."""
+        now = self._clock.monotonic()
+        if request.occupied:
+            self._needed_until = now + self._idle_seconds
+        if now >= self._needed_until:
+            self._release()
+            raise SourceAbsentError("no rank lives here, so the GPUs are left alone")
+        if self._is_spared():
+            self._release()
+            raise SourceAbsentError("dcgm-exporter says enough")
+        return self._look(request)
 
 
 class MissedOnceSeen:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from straggler.join.match import match
+from straggler.join.node import own_gpus, still_blind, unseen_gpus
 from straggler.join.view import RankView
 from straggler.metrics.self_metrics import ExporterStatus, SourceStatus
 from straggler.model.clock import Clock
@@ -48,6 +49,11 @@ class Snapshot:
             view.rank.state is RankState.RUNNING and view.rank.recent is not None and view.rank.excluded_phase is None
             for view in self.views
         )
+
+    @property
+    def occupied(self) -> bool:
+        """Whether any rank lives."""
+        return any(view.rank.alive for view in self.views)
 
 
 class NodeState:
@@ -115,19 +121,24 @@ class NodeState:
         """Merge and join all that is known now."""
         readings = [outcome.reading for outcome in self._outcomes.values()]
         ranks = merge_ranks([_facts(reading, RankFacts) for reading in readings])
-        gpus = merge_gpus([_facts(reading, GpuFacts) for reading in readings])
+        told = {reading.source: _facts(reading, GpuFacts) for reading in readings}
+        gpus = merge_gpus(list(told.values()))
+        own = own_gpus(gpus, told, node_proven=self._node_proven)
         shown = ranks if len(ranks) <= self._max_ranks else most_alive(ranks, self._max_ranks)
-        joined = match(shown, gpus, node_proven=self._node_proven, sharing=self._gpu_sharing)
+        joined = match(shown, own.gpus, node_proven=own.node_proven, sharing=self._gpu_sharing)
         views = [self._with_last_gpu(view) for view in joined]
         self._last_views = {view.rank.key: view for view in views}
         if len(gpus) > MAX_GPUS:
             self.count("metrics", (Problem(reason="too_many_gpus", count=len(gpus) - MAX_GPUS),))
+        unseen = unseen_gpus(told, shown, node_proven=self._node_proven, sharing=self._gpu_sharing)
+        for name in told:
+            self._trouble.update(f"{name} here", unseen.get(name, ()), now=self._clock.monotonic())
         return Snapshot(
             taken=self._clock.time(),
             taken_monotonic=self._clock.monotonic(),
             views=tuple(sorted(views, key=lambda view: view.rank.key)),
             gpus=gpus[:MAX_GPUS],
-            status=self._status(scrape_seconds, too_many=len(ranks) - len(shown)),
+            status=self._status(scrape_seconds, too_many=len(ranks) - len(shown), gpus=gpus, unseen=unseen),
         )
 
     def _with_last_gpu(self, view: RankView) -> RankView:
@@ -138,7 +149,13 @@ class NodeState:
         gpu = replace(last.gpu, values={}, clocks_event_seconds={}, clocks_event_reasons={})
         return RankView(rank=view.rank, gpu=gpu, evidence=last.evidence, unmatched_reason="")
 
-    def _status(self, scrape_seconds: float | None, too_many: int) -> ExporterStatus:
+    def _status(
+        self,
+        scrape_seconds: float | None,
+        too_many: int,
+        gpus: Sequence[GpuFacts],
+        unseen: Mapping[str, Sequence[Problem]],
+    ) -> ExporterStatus:
         counts = {name: count() for name, count in self._counts.items()}
         with self._counting:
             refused = dict(self._refused)
@@ -149,7 +166,15 @@ class NodeState:
             ranks_refused["too_many_ranks"] += too_many
         removed = [each.rings_removed for each in counts.values() if each.rings_removed is not None]
         return ExporterStatus(
-            sources=tuple(self._source_status(name, outcome, counts[name]) for name, outcome in self._outcomes.items()),
+            sources=tuple(
+                self._source_status(
+                    name,
+                    outcome,
+                    counts[name],
+                    blind=(*still_blind(outcome.reading.blind, gpus), *unseen.get(outcome.reading.source, ())),
+                )
+                for name, outcome in self._outcomes.items()
+            ),
             refused=refused,
             ranks_refused=ranks_refused,
             scrape_seconds=scrape_seconds,
@@ -157,17 +182,19 @@ class NodeState:
             hang_after_seconds=self._hang_after_seconds,
         )
 
-    def _source_status(self, name: str, outcome: Outcome, counts: SourceCounts) -> SourceStatus:
-        blind = Counter[str]()
-        for problem in outcome.reading.blind:
-            blind[problem.reason] += problem.count
+    def _source_status(
+        self, name: str, outcome: Outcome, counts: SourceCounts, blind: Iterable[Problem]
+    ) -> SourceStatus:
+        blind_counts = Counter[str]()
+        for problem in blind:
+            blind_counts[problem.reason] += problem.count
         facts_at = self._facts_at.get(name)
         return SourceStatus(
             source=name,
             state=outcome.reading.state,
             duration_seconds=outcome.reading.duration_seconds,
             age_seconds=None if facts_at is None else max(0.0, self._clock.monotonic() - facts_at),
-            blind=blind,
+            blind=blind_counts,
             records_read=counts.records_read,
             records_missed=counts.records_missed,
         )

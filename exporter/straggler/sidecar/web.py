@@ -1,6 +1,6 @@
 """The HTTP server: a thread for each connection, up to a limit. What is answered is decided in ``routes.py``.
 
-The only place where a listening socket is made: encryption and authentication of all requests would be added here.
+The only place where a listening socket is made; encryption and authentication are those of ``gate.py``.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -16,12 +17,15 @@ from http.server import ThreadingHTTPServer
 from typing import Any
 
 from straggler.sidecar.exchange import Request, Response
+from straggler.sidecar.gate import Gate
 from straggler.sidecar.handler import Handler, Host, WebLimits
 
 _log = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 0.5
 """How long an answer that is under way may take when the server stops."""
+_TLS_HANDSHAKE = b"\x16"
+"""The first byte of every TLS connection; no HTTP request begins with it."""
 
 Respond = Callable[[Request], Response]
 CountRefused = Callable[[str], None]
@@ -36,13 +40,25 @@ class WebServer:
         respond: gives the answers; called by several threads at a time.
         limits: for clients.
         count_refused: told the reason of each refusal.
+        gate: encryption and passwords; ``None``: neither.
 
     Raises:
         OSError: the address is in use, not of this machine, or not allowed.
     """
 
-    def __init__(self, host: str, port: int, respond: Respond, limits: WebLimits, count_refused: CountRefused) -> None:
-        self._server = _listen(host, port, partial(_Server, respond, limits, count_refused))
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        respond: Respond,
+        limits: WebLimits,
+        count_refused: CountRefused,
+        *,
+        gate: Gate | None = None,
+    ) -> None:
+        self._server = _listen(
+            host, port, partial(_Server, respond, limits=limits, count_refused=count_refused, gate=gate or Gate(None))
+        )
         self._thread = threading.Thread(target=self._serve, name="web", daemon=True)
 
     @property
@@ -73,12 +89,15 @@ class _Server(ThreadingHTTPServer, Host):
     def __init__(
         self,
         respond: Respond,
-        limits: WebLimits,
-        count_refused: CountRefused,
         family: socket.AddressFamily,
         address: Any,
+        *,
+        limits: WebLimits,
+        count_refused: CountRefused,
+        gate: Gate,
     ) -> None:
-        self.respond = respond
+        self._gate = gate
+        self._respond = respond
         self.limits = limits
         self.count_refused = count_refused
         self.under_way = 0
@@ -86,6 +105,15 @@ class _Server(ThreadingHTTPServer, Host):
         self._slots = threading.BoundedSemaphore(limits.connections)
         self.address_family = family
         super().__init__(address, Handler)
+
+    def respond(self, request: Request) -> Response:
+        """Answer who may ask.
+
+        Raises:
+            Refusal: it may not.
+        """
+        self._gate.admit(request)
+        return self._gate.with_headers(self._respond(request))
 
     def answering(self, change: int) -> None:
         """Count the answers that are under way."""
@@ -116,19 +144,45 @@ class _Server(ThreadingHTTPServer, Host):
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve one connection."""
         try:
-            super().process_request_thread(request, client_address)
+            context = self._gate.context()
+            connection = request if context is None else self._encrypted(request, context)
+            if connection is not None:
+                super().process_request_thread(connection, client_address)
         finally:
             self._slots.release()
 
+    def _encrypted(self, request: Any, context: ssl.SSLContext) -> ssl.SSLSocket | None:
+        """Shake hands, in the connection's own thread and within the time of a head; ``None``: it came to nothing."""
+        connection = request
+        try:
+            request.settimeout(self.limits.head_seconds)
+            first = request.recv(1, socket.MSG_PEEK)
+            if first == _TLS_HANDSHAKE:
+                connection = context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+                connection.settimeout(self.limits.head_seconds)
+                connection.do_handshake()
+                self._gate.check_names(connection)
+                return connection
+            if first:  # else a probe that only looked whether the port is open
+                self._answer_and_close(request, "400 Bad Request", "not_encrypted", b"this port speaks https\n")
+                return None
+        except OSError as error:
+            _log.debug("no encrypted connection: %s", error)
+            self.count_refused("too_slow" if isinstance(error, TimeoutError) else "tls_handshake")
+        self.shutdown_request(connection)
+        return None
+
     def _turn_away(self, request: Any) -> None:
-        self.count_refused("too_many_connections")
-        text = b"too many connections\n"
-        head = f"HTTP/1.1 503 Service Unavailable\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n"
+        self._answer_and_close(request, "503 Service Unavailable", "too_many_connections", b"too many connections\n")
+
+    def _answer_and_close(self, request: Any, status: str, reason: str, text: bytes) -> None:
+        self.count_refused(reason)
+        head = f"HTTP/1.1 {status}\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n"
         try:
             request.settimeout(0.1)
             request.sendall(head.encode() + text)
         except OSError:
-            _log.debug("a connection that was turned away was gone already")
+            _log.debug("a client that was turned away was gone already")
         self.shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's signature

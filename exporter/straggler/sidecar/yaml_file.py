@@ -23,8 +23,12 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_yaml(file: Path) -> dict[str, Any]:
-    """Read the configuration file.
+def read_yaml(file: Path, setting: str = "config") -> dict[str, Any]:
+    """Read a configuration file.
+
+    Args:
+        file: its path.
+        setting: which setting names it, for the errors.
 
     Raises:
         ConfigError: it cannot be read, or is no mapping of keys to values.
@@ -32,13 +36,13 @@ def read_yaml(file: Path) -> dict[str, Any]:
     try:
         content = yaml.load(file.read_text(encoding="utf-8"), _StrictLoader)  # noqa: S506 - a SafeLoader, only stricter
     except OSError as error:
-        raise ConfigError("config", f"cannot read {file}: {error.strerror}") from error
+        raise ConfigError(setting, f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError("config", f"{file} is not UTF-8") from error
+        raise ConfigError(setting, f"{file} is not UTF-8") from error
     except yaml.YAMLError as error:
-        raise ConfigError("config", f"{file} is not YAML: {' '.join(str(error).split())}") from error
+        raise ConfigError(setting, f"{file} is not YAML: {' '.join(str(error).split())}") from error
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise ConfigError("config", f"{file} is no mapping: write lines of the form `listen: 127.0.0.1:10110`")
+        raise ConfigError(setting, f"{file} is no mapping: write lines of the form `key: value`")
     return {str(key): value for key, value in content.items()}

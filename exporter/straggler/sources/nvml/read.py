@@ -91,6 +91,8 @@ class NvmlSource:
         if self._worker is not None:
             self._worker.kill()
             self._dying = self._worker
+        if self._dying is not None and self._dying.gone():
+            self._dying = None
         self._worker = self._asked_at = None
 
     def _look(self, timeout_seconds: float) -> NvmlPage:
@@ -127,7 +129,6 @@ class NvmlSource:
                 if ended.code != 0:
                     raise  # else it has just ended, as nobody had asked for long
         self.close()
-        self._dying = None  # what was here has ended by itself
         self._worker = self._start()
         return self._ask(self._worker, timeout_seconds, now)
 
