@@ -234,8 +234,9 @@ def _escape(value: str) -> str:
 
 def clean(text: str) -> str:
     """Make a label value printable and bounded, as the sidecar does."""
-    printable = text if text.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in text)
-    printable = printable.strip()
+    printable = text.strip()
+    if not printable.isprintable():
+        printable = "".join(c if c.isprintable() else "\ufffd" for c in printable)
     if len(printable) <= _MAX_LABEL_CHARACTERS:
         return printable
     digest = crc32(text.encode("utf-8", "replace"))

@@ -97,6 +97,7 @@ class Pusher:
             self._failures = 0 if self._push() else self._failures + 1
             wait = min(INTERVAL_SECONDS * 2**self._failures, _LONGEST_INTERVAL_SECONDS)
         self._push()
+        self._forget_connection()
 
     def _push(self) -> bool:
         """Deliver what there is; tell whether the receiver took it."""
