@@ -33,14 +33,13 @@ class Nanoseconds:
 class Rank:
     """One timer in this process, of rank 0 of 2 unless told otherwise."""
 
-    def __init__(self, directory: Path, **arguments: Any) -> None:
+    def __init__(self, **arguments: Any) -> None:
         self.clock = Nanoseconds()
         self.warnings: list[str] = []
         chosen: dict[str, Any] = {
             "run": "r",
             "rank": 0,
             "world_size": 2,
-            "directory": directory,
             "clock": self.clock,
         } | arguments
         self.timer = StepTimer(allow_any_filesystem=True, wall_clock=self.clock, **chosen)
@@ -82,7 +81,7 @@ def rank(tmp_path: Path) -> Iterator[Callable[..., Rank]]:
     made: list[Rank] = []
 
     def make(**arguments: Any) -> Rank:
-        made.append(Rank(tmp_path, **arguments))
+        made.append(Rank(**{"directory": tmp_path} | arguments))
         return made[-1]
 
     yield make

@@ -54,7 +54,7 @@ class Receiver:
                     receiver.batches.append(decode_push(body))
                 self.send_response(status)
                 if status == 302:
-                    self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/elsewhere")
+                    self.send_header("Location", f"http://{self.headers['Host']}/elsewhere")
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
