@@ -42,7 +42,9 @@ exit codes:
   130  ended by Ctrl-C
 """
 
-_EXTRA_MODULES = frozenset({"prometheus_client", "pydantic", "pydantic_core", "pynvml", "requests", "rich", "yaml"})
+_EXTRA_MODULES = frozenset(
+    {"bcrypt", "prometheus_client", "pydantic", "pydantic_core", "pynvml", "requests", "rich", "yaml"}
+)
 """What the extra ``sidecar`` installs."""
 
 _BROKEN_PIPE = 141

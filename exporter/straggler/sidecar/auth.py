@@ -22,7 +22,7 @@ _MOST_ROUNDS = 14
 """2 ** 14 rounds take about a second; each one more doubles that, for who sends wrong passwords too."""
 _BCRYPT_BYTES = 72
 """bcrypt looks at no more; libraries differ in whether the rest is an error. For the toolkit it is not."""
-_PATIENCE_SECONDS = 3.0
+PATIENCE_SECONDS = 3.0
 
 _ASK = (("WWW-Authenticate", 'Basic realm="straggler", charset="UTF-8"'),)
 _NOBODY = b"$2b$10$" + b"." * 53
@@ -52,9 +52,11 @@ class Passwords:
 
     Args:
         users: by name, the bcrypt hash. None at all: everybody may.
+        patience_seconds: how long a login waits for others to be checked.
     """
 
-    def __init__(self, users: Mapping[str, str]) -> None:
+    def __init__(self, users: Mapping[str, str], patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._patience_seconds = patience_seconds
         self._users = {user: digest.encode() for user, digest in users.items()}
         self._key = os.urandom(32)
         self._good: dict[str, bytes] = {}
@@ -77,7 +79,7 @@ class Passwords:
         known = self._good.get(user)
         if known is not None and hmac.compare_digest(known, proof):
             return True
-        if not self._slow.acquire(timeout=_PATIENCE_SECONDS):
+        if not self._slow.acquire(timeout=self._patience_seconds):
             raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "too_many_logins", "too many logins at a time\n")
         try:
             is_good = _matches(password, self._users.get(user, _NOBODY)) and user in self._users
