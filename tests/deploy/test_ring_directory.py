@@ -70,7 +70,7 @@ def test_a_link_is_not_followed() -> None:
 
 
 def test_pods_write_the_sidecar_reads_and_removes_and_nobody_else_does() -> None:
-    """Where the kubelet made the directory any user of the pod creates and lists nothing; the sidecar finds, removes."""
+    """In the directory that the kubelet makes a pod creates and lists nothing; the sidecar finds and removes."""
     said = on_a_node(r"""
         prepare; kubelet training uid-1; pod=$node/straggler/training/uid-1
         as 12345:12345 sh -c "umask 077; echo ring >$pod/a.ring; chmod 640 $pod/a.ring"
