@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from gpu_model import ModelGpu
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_model import ModelGpu
 from straggler.hook.torch.cuda_clock import MAX_LATE, POOL_EVENTS, STEP_EVENTS, EventDevice, EventMeter
 from straggler.hook.torch.meter import HostMeter, TimedStep
 from straggler.wire import layout
@@ -62,7 +62,7 @@ def test_a_step_is_timed_by_the_gpu_while_the_host_runs_ahead() -> None:
 
 
 def test_a_slow_loader_starves_the_gpu_and_is_told_apart_from_the_hosts_wait() -> None:
-    """While the host waits 300 ns for a batch the GPU finishes what is left of 100 ns, and idles in ``data`` for 200."""
+    """While the host waits 300 ns for a batch the GPU works for 100 ns more, and then idles in ``data`` for 200."""
     bench = Bench()
     bench.meter.boundary()
     bench.gpu.launch(100)

@@ -21,8 +21,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[2]))
 import straggler.torch
 from straggler.hook.torch import install
+from torch_rings import records
 
 straggler.torch.instrument()
 
@@ -31,7 +33,7 @@ import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from straggler.wire import decode, layout  # noqa: E402
+from straggler.wire import layout  # noqa: E402
 from straggler.wire.records import StepRecord  # noqa: E402
 
 DELAY = 0.030
@@ -93,11 +95,14 @@ class Net(nn.Module):
     def __init__(self, mode: str, place: Place) -> None:
         super().__init__()
         self.mode, self.place = mode, place
+        self.micro = 0
         self.layers = nn.ModuleList(Layer(layer, place) for layer in range(LAYERS))
         self.norm = nn.BatchNorm1d(32) if mode == "batchnorm" else nn.Identity()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.place.here("forward")
+        if self.mode != "accumulate" or self.micro % 4 == 0:
+            self.place.here("forward")
+        self.micro += 1
         for layer in self.layers:
             if self.mode in ("reentrant", "nonreentrant"):
                 x = checkpoint(layer, x, use_reentrant=self.mode == "reentrant")
@@ -138,6 +143,13 @@ def wrapped(wrap: str, mode: str, net: Net) -> nn.Module:
         for layer in net.layers:
             fully_shard(layer, mesh=mesh)
         return fully_shard(net, mesh=mesh)
+    if wrap == "fsdp1":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+        from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+        return FullyShardedDataParallel(
+            net, auto_wrap_policy=ModuleWrapPolicy({Layer}), device_id=torch.device("cpu"), use_orig_params=True
+        )
     model: nn.Module = nn.parallel.DistributedDataParallel(
         net, static_graph=mode == "static", find_unused_parameters=mode == "unused"
     )
@@ -150,12 +162,17 @@ def wrapped(wrap: str, mode: str, net: Net) -> nn.Module:
     return model
 
 
-def train(wrap: str, mode: str, where: str) -> None:  # noqa: C901 - one branch for each kind of case
+def train(wrap: str, mode: str, where: str) -> None:  # noqa: C901, PLR0912 - one branch for each kind of case
     """One case: ``STEPS`` steps."""
     place = Place(where)
     model = wrapped(wrap, mode, Net(mode, place))
-    optimizer = SlowAdamW(model.parameters(), lr=1e-4)
-    optimizer.place = place
+    SlowAdamW.place = place
+    if mode == "zero":
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
+        optimizer: Any = ZeroRedundancyOptimizer(model.parameters(), SlowAdamW, lr=1e-4)
+    else:
+        optimizer = SlowAdamW(model.parameters(), lr=1e-4)
     batches = iter(torch.utils.data.DataLoader(Batches(place), batch_size=None))
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0) if mode == "scaler" else None
     saver = threading.Thread(target=_save_together, args=(dist.new_group(),)) if mode == "asyncsave" else None
@@ -181,6 +198,11 @@ def train(wrap: str, mode: str, where: str) -> None:  # noqa: C901 - one branch 
             optimizer.step(closure)
             continue
         for _ in range(3 if mode == "accumulate" else 0):
+            if wrap == "fsdp2":
+                model.set_requires_gradient_sync(False)
+                backward()
+                model.set_requires_gradient_sync(True)
+                continue
             with model.no_sync():
                 backward()
         loss = backward()
@@ -198,6 +220,19 @@ def train(wrap: str, mode: str, where: str) -> None:  # noqa: C901 - one branch 
         optimizer.zero_grad()
     if saver is not None:
         saver.join()
+
+
+def train_gan(mode: str, where: str) -> None:
+    """Two models, two optimizers, two backwards in an iteration."""
+    del mode
+    place = Place(where)
+    nets = [nn.parallel.DistributedDataParallel(Net("plain", place)) for _ in range(2)]
+    optimizers = [torch.optim.SGD(net.parameters(), lr=1e-4) for net in nets]
+    for _ in range(STEPS):
+        for net, optimizer in zip(nets, optimizers, strict=True):
+            optimizer.zero_grad()
+            net(torch.randn(4, 32)).square().mean().backward()
+            optimizer.step()
 
 
 def _scaled_step(scaler: Any, optimizer: Any, model: nn.Module, *, overflows: bool) -> None:
@@ -255,32 +290,22 @@ def _stage_group(stage: int) -> Any:
     return init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "dp")).get_group("dp")
 
 
-def records(path: str, after: int) -> list[StepRecord]:
-    """The records of a ring with a serial above ``after``, in order."""
-    data = Path(path).read_bytes()
-    found = []
-    for at in range(layout.RECORDS_OFFSET, len(data), layout.RECORD_BYTES):
-        slot = data[at : at + layout.RECORD_BYTES]
-        if any(slot[:8]):
-            found.append(decode.decode_record(slot))
-    return sorted((one for one in found if one.serial > after), key=lambda one: one.serial)
-
-
 def summary(steps: list[StepRecord]) -> dict[str, Any]:
-    """What a case comes to: medians in seconds."""
+    """What a case comes to, in seconds."""
 
-    def median(what: Callable[[StepRecord], int]) -> float:
-        return statistics.median(what(step) for step in steps) / 1e9 if steps else 0.0
+    def typical(what: Callable[[StepRecord], int]) -> float:
+        # The lower quartile: other people's load on the machine only ever adds.
+        return statistics.quantiles([what(step) for step in steps], n=4)[0] / 1e9 if len(steps) > 1 else 0.0
 
     return {
         "steps": len(steps),
-        "wall": median(lambda step: step.wall_ns),
-        "own": median(lambda step: step.own_ns or 0),
-        "wait": median(lambda step: step.wait_ns),
+        "wall": typical(lambda step: step.wall_ns),
+        "own": typical(lambda step: step.own_ns or 0),
+        "wait": typical(lambda step: step.wait_ns),
         "reasons": sorted({layout.OWN_REASONS[step.own_reason] for step in steps}),
         "arrivals": steps[-1].arrivals - steps[0].arrivals if steps else 0,
         "phases": {
-            name: median(lambda step, index=index: step.phase_ns[index])  # type: ignore[misc] # mypy wants no default
+            name: typical(lambda step, index=index: step.phase_ns[index])  # type: ignore[misc] # mypy wants no default
             for index, name in enumerate(layout.PHASES)
         },
         "excluded_total": sum(step.excluded_ns for step in steps) / 1e9,
@@ -292,6 +317,7 @@ def main(out: str, cases: list[str]) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     tracker = install.start().tracker
+    hold = os.environ.get("HOLD")
     told: dict[str, Any] = {}
     seen = 0
     for case in cases:
@@ -299,14 +325,18 @@ def main(out: str, cases: list[str]) -> None:
         dist.barrier()
         if wrap == "pipeline":
             pipeline(mode, where)
+        elif mode == "gan":
+            train_gan(mode, where)
         else:
             train(wrap, mode, where)
         gc.collect()
         steps = records(tracker.timer.ring_path, seen) if tracker.timer and tracker.timer.ring_path else []
         seen = steps[-1].serial if steps else seen
-        told[case] = summary(steps[SETTLING:])
+        told[case] = {**summary(steps[SETTLING:]), "all_steps": len(steps), "iterations": STEPS}
     told["identity"] = tracker.timer.identity._asdict() if tracker.timer else {}
     (Path(out) / f"rank{dist.get_rank()}.json").write_text(json.dumps(told))
+    while hold and not Path(hold).exists():
+        time.sleep(0.05)
     dist.barrier()
     gc.collect()
     dist.destroy_process_group()

@@ -20,7 +20,7 @@ from straggler.hook.torch import late, patches
 if TYPE_CHECKING:
     from straggler.hook.torch.tracker import Tracker
 
-_SPACES = ("_c10d_functional", "c10d_functional", "_dtensor", "torch.distributed._functional_collectives")
+_SPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "_dtensor", "_functional_collectives")
 
 
 def install(tracker: Tracker) -> None:
@@ -90,8 +90,9 @@ def _has_collectives(graph: Any) -> bool:
 
 
 def _is_collective(target: Any) -> bool:
-    namespace = getattr(target, "namespace", "") or getattr(target, "__module__", "")
-    return namespace in _SPACES
+    # E.g. ``torch._ops._c10d_functional`` of the operator ``torch.ops._c10d_functional.all_reduce``
+    module = str(getattr(target, "__module__", ""))
+    return module.rpartition(".")[2] in _SPACES
 
 
 def _is_dtensor(value: Any) -> bool:

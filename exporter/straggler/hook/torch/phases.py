@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 from torch.utils.data import dataloader
 
 from straggler.hook.torch import late, patches
@@ -40,10 +41,42 @@ def _install_distributed_checkpoint(tracker: Tracker, module: Any) -> None:
 def watch_forward(evaluation: Evaluation, module: Any) -> None:
     """Time the forward of one module.
 
-    By its class and not by hooks on the module, since those would be pickled with it into the user's checkpoints.
+    Hooks on the module would be pickled with it into the user's checkpoints, so its class is patched instead. But that
+    of DistributedDataParallel the compiler knows by sight: there it must be hooks, and they are left out of the state.
     """
     evaluation.watched.add(module)
-    patches.replace(type(module), "forward", lambda original: _forward(evaluation, original))
+    if isinstance(module, nn.parallel.DistributedDataParallel):
+        before, after = _hooks(evaluation)
+        module.register_forward_pre_hook(before)
+        module.register_forward_hook(after, always_call=True)
+        patches.replace(nn.parallel.DistributedDataParallel, "__getstate__", _without_hooks)
+    else:
+        patches.replace(type(module), "forward", lambda original: _forward(evaluation, original))
+
+
+def _hooks(evaluation: Evaluation) -> tuple[Callable[..., None], Callable[..., None]]:
+    tokens: list[int | None] = []
+
+    def before(module: nn.Module, _inputs: Any) -> None:
+        if not patches.compiling():
+            tokens.append(evaluation.begin_forward(module))
+
+    def after(_module: nn.Module, _inputs: Any, _output: Any) -> None:
+        if tokens and not patches.compiling():
+            evaluation.end_forward(tokens.pop())
+
+    return before, after
+
+
+def _without_hooks(original: Callable[..., Any]) -> Callable[..., Any]:
+    def __getstate__(self: Any) -> Any:  # noqa: N807 - it stands in for that method
+        state = original(self)
+        for name in ("_forward_pre_hooks", "_forward_hooks"):
+            kept = {key: hook for key, hook in state[name].items() if getattr(hook, "__module__", "") != __name__}
+            state[name] = type(state[name])(kept)
+        return state
+
+    return __getstate__
 
 
 def _forward(evaluation: Evaluation, original: Callable[..., Any]) -> Callable[..., Any]:

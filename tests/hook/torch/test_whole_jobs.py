@@ -1,0 +1,121 @@
+"""Whole jobs: from four training processes to the sidecar's page, and jobs that end badly."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sidecars import ServedSidecar
+from straggler.wire import layout
+from straggler.wire.decode import decode_live
+from torch_jobs import RANKS, SLOW_RANK, ring_directory, running
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+DELAY = 0.030
+_VALUE = re.compile(r'^(training_\w+)\{([^}]*rank="(\d)"[^}]*)\} (\S+)$', re.MULTILINE)
+ENDS = {
+    "returns": "",
+    "exits with 3": "import sys; sys.exit(3)",
+    "leaves by os._exit": "import os; os._exit(4)",
+    "raises": "raise RuntimeError('the user')",
+    "is killed": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+}
+TRAINING = """
+import torch
+from torch import nn
+if {instrumented}:
+    import straggler.torch
+    straggler.torch.instrument()
+model = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(5):
+    model(torch.randn(3, 4)).sum().backward()
+    optimizer.step()
+{end}
+"""
+
+
+def values(page: str, name: str) -> list[float]:
+    """A metric's value on each rank; length ``RANKS``, by rank."""
+    found = {int(rank): float(value) for metric, _, rank, value in _VALUE.findall(page) if metric == name}
+    return [found[rank] for rank in range(RANKS)]
+
+
+@pytest.mark.parametrize("case", ["ddp:plain:forward", "ddp:batchnorm:data", "pipeline:plain:forward"])
+def test_the_page_shows_who_is_slow(tmp_path: Path, case: str) -> None:
+    """Torchrun, hook, ring, sidecar, page: own time exceeds the peers' by the delay, and the step shows nothing."""
+    release = tmp_path / "release"
+    with ring_directory() as rings, running(tmp_path, rings, [case] * 4, HOLD=str(release)) as job:
+        deadline = time.monotonic() + 120
+        while not all((tmp_path / f"rank{rank}.json").exists() for rank in range(RANKS)):
+            assert job.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        sidecar = ServedSidecar("--ring-dir", str(rings))
+        try:
+            page = sidecar.metrics()
+        finally:
+            sidecar.close()
+        release.touch()
+        assert job.wait(60) == 0
+
+    own = values(page, "training_recent_own_median_seconds")
+    peers = statistics.median(own[:SLOW_RANK] + own[SLOW_RANK + 1 :])
+    assert own[SLOW_RANK] - peers == pytest.approx(DELAY, rel=0.2), own
+    steps = values(page, "training_recent_step_seconds")
+    assert max(steps) - min(steps) < DELAY / 5
+    groups = {int(rank): labels for metric, labels, rank, _ in _VALUE.findall(page) if metric == "training_world_size"}
+    assert ('peer_group="1"' in groups[3]) == case.startswith("pipeline")
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_job_ends_as_it_would_without_us(end: str) -> None:
+    """The exit code is the job's own, and the ring tells a finished rank from one that raised or vanished."""
+    with ring_directory() as rings:
+        environment = {
+            **os.environ,
+            "STRAGGLER_DIR": str(rings),
+            "STRAGGLER_ALLOW_ANY_FILESYSTEM": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        codes = [
+            subprocess.run(
+                [sys.executable, "-c", TRAINING.format(instrumented=instrumented, end=ENDS[end])],
+                env=environment,
+                capture_output=True,
+                check=False,
+            ).returncode
+            for instrumented in (False, True)
+        ]
+        ring = next(rings.iterdir()).read_bytes()
+
+    assert codes[0] == codes[1]
+    status = decode_live(ring[layout.LIVE_OFFSET : layout.LIVE_OFFSET + layout.LIVE_BYTES]).status
+    assert status == {
+        "returns": layout.STATUS_FINISHED,
+        "exits with 3": layout.STATUS_FINISHED,
+        "raises": layout.STATUS_EXCEPTION,
+    }.get(end, layout.STATUS_RUNNING)
+
+
+def test_a_killed_rank_ends_the_job_as_torchrun_ends_it(tmp_path: Path) -> None:
+    """SIGKILL of one rank: torchrun ends the others and fails, with us in all of them."""
+    release = tmp_path / "never"
+    with ring_directory() as rings, running(tmp_path, rings, ["ddp:plain:none"], HOLD=str(release)) as job:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "rank1.json").exists():
+            assert job.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        os.kill(int(children[1]), signal.SIGKILL)
+        assert job.wait(90) == 1
