@@ -87,6 +87,39 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _parse_owners(text: Any) -> str:
+    user_ranges(str(text))
+    return str(text)
+
+
+def user_ranges(text: str) -> tuple[range, ...]:
+    """Read users by number, e.g. ``0,1000-60000``.
+
+    Raises:
+        ValueError: anything else; the text says what to write.
+    """
+    ranges = []
+    for part in filter(None, text.replace(" ", "").split(",")):
+        first, dash, last = part.partition("-")
+        if not (first.isdecimal() and (last.isdecimal() if dash else not last)) or int(last or first) < int(first):
+            raise ValueError("write users by number, e.g. 0,1000-60000")
+        ranges.append(range(int(first), int(last or first) + 1))
+    return tuple(ranges)
+
+
+class RingsConfig(_Section):
+    """Whose rings are believed; that a run belongs to one user is always demanded."""
+
+    owners: Annotated[str, BeforeValidator(_parse_owners)] = Field(
+        default="", description="Users that may write rings, by number, e.g. `0,1000-60000`; empty: everybody"
+    )
+    namespaced_runs: bool = Field(
+        default=False,
+        description="Below `NAMESPACE/POD/`, as on Kubernetes, believe only rings of runs called `NAMESPACE/…`. Set it "
+        "where namespaces do not trust each other",
+    )
+
+
 class DcgmConfig(_Section):
     """dcgm-exporter's page."""
 
@@ -240,6 +273,7 @@ class Config(_Section):
         default=False,
         description="Set it if several ranks run on one GPU on purpose: then all that name its UUID are on it",
     )
+    rings: RingsConfig = RingsConfig()
     dcgm: DcgmConfig = DcgmConfig()
     nvml: NvmlConfig = NvmlConfig()
     web: WebConfig = WebConfig()

@@ -12,7 +12,7 @@ from straggler.model.clock import Clock
 from straggler.model.gpu import GpuFacts
 from straggler.model.rank import RankFacts
 from straggler.model.reading import Reading, SourceState
-from straggler.sidecar.config import AUTO_DCGM_URL, Config, is_loopback
+from straggler.sidecar.config import AUTO_DCGM_URL, Config, is_loopback, user_ranges
 from straggler.sidecar.push_endpoint import PushTarget
 from straggler.sidecar.scrape import Request, Source, SourceCounts
 from straggler.sidecar.tokens import TokenFile
@@ -22,6 +22,7 @@ from straggler.sources.nvml.process import WorkerProcess, worker_command
 from straggler.sources.nvml.read import NvmlSource
 from straggler.sources.push.store import PushStore
 from straggler.sources.rings.read import RingSource
+from straggler.sources.rings.strangers import RingPolicy
 
 SHARED_DIRECTORY = Path("/run/straggler")
 """Made by the packaging: its own small tmpfs."""
@@ -55,6 +56,10 @@ class Node:
             gone_seconds=self._policy.gone_counters_seconds,
             remove_after_seconds=self._config.remove_after_seconds or None,
             max_ranks=self._config.limits.ranks,
+            policy=RingPolicy(
+                owners=user_ranges(self._config.rings.owners),
+                namespaced_runs=self._config.rings.namespaced_runs,
+            ),
         )
         return Source(name="rings", look=lambda _: rings.collect(), polled=True, counts=lambda: _ring_counts(rings))
 

@@ -149,7 +149,7 @@ def check_status(status: os.stat_result) -> None:
     """Refuse what cannot be a ring of ours.
 
     Raises:
-        SourceFailedError: ``symlink``, ``not_regular``, ``hard_linked`` or ``too_large``.
+        SourceFailedError: ``symlink``, ``not_regular``, ``hard_linked``, ``too_large`` or ``writable_by_others``.
     """
     if stat.S_ISLNK(status.st_mode):
         raise SourceFailedError("symlink", "links are not followed")
@@ -159,6 +159,8 @@ def check_status(status: os.stat_result) -> None:
         raise SourceFailedError("hard_linked", f"{status.st_nlink} names")
     if status.st_size > MAX_FILE_BYTES:
         raise SourceFailedError("too_large", f"{status.st_size} bytes")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise SourceFailedError("writable_by_others", stat.filemode(status.st_mode))
 
 
 def open_ring(root: Path, key: RingKey, seen: os.stat_result) -> int:

@@ -17,6 +17,7 @@ from straggler.sources.rings.contest import settle
 from straggler.sources.rings.discover import RingKey, Scan, open_ring, scan
 from straggler.sources.rings.parked import ParkingLot, Refusal
 from straggler.sources.rings.ring import NotReadyError, Ring
+from straggler.sources.rings.strangers import Claims, RingPolicy
 
 SOURCE = "rings"
 
@@ -53,6 +54,7 @@ class RingSource:
         gone_seconds: how long a rank that is gone keeps its counters and state.
         remove_after_seconds: age at which the file of a dead rank is removed; ``None``: never.
         max_ranks: open files, and ranks on the page.
+        policy: whose rings are believed.
     """
 
     def __init__(
@@ -66,8 +68,11 @@ class RingSource:
         gone_seconds: float,
         remove_after_seconds: float | None = 3600.0,
         max_ranks: int = 512,
+        policy: RingPolicy = RingPolicy(),  # noqa: B008 - frozen
     ) -> None:
         self._root = root
+        self._policy = policy
+        self._claims = Claims(policy)
         self._clock = clock
         self._limits = HangLimits(
             steps=hang_steps, min_seconds=hang_min_seconds, excluded_seconds=hang_excluded_seconds
@@ -121,7 +126,9 @@ class RingSource:
             self._forget(found)
             self._admit(found, now)
         torn = self._follow(now)
-        settled = settle(self._followed.values())
+        claims = self._claims.sort(self._followed)
+        standing |= claims.problems
+        settled = settle(claims.believed)
         self._close_superseded(settled.superseded)
         for rings in settled.duplicates:
             standing[rings[-1].key, "duplicate_rank"] = _duplicate(rings)
@@ -169,6 +176,7 @@ class RingSource:
     def _open(self, key: RingKey, status: os.stat_result, now: float) -> None:
         self._parked.drop(key)
         try:
+            self._policy.check_owner(status)
             descriptor = open_ring(self._root, key, status)
         except FileNotFoundError:
             return

@@ -11,6 +11,10 @@ FILE_REASONS: Final = (
     "not_regular",  # a pipe, socket or device, never opened
     "hard_linked",  # may be somebody else's file under a second name
     "too_large",
+    "writable_by_others",  # whoever may write it may forge it; the hook makes rings that only their owner writes
+    "wrong_owner",  # of a user who may not write rings, by the administrator's policy
+    "wrong_namespace",  # claims a run of another namespace than its directory's
+    "foreign_run",  # claims a run that belongs to another user of this node
     "unreadable",  # permissions, or an I/O error
     "not_ready",  # no preamble after the grace for start-up: its writer died, or never was one
     "truncated",  # smaller than its preamble says

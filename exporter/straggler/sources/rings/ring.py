@@ -46,6 +46,7 @@ class Ring:
         self._descriptor = descriptor
         self.held = lock_held(descriptor)
         status = os.fstat(descriptor)
+        self.uid = status.st_uid
         header = os.pread(descriptor, layout.RECORDS_OFFSET, 0)
         self._preamble_bytes = header[: layout.PREAMBLE_BYTES]
         self.preamble = _preamble_of(header, status.st_size)
