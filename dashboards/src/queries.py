@@ -118,10 +118,12 @@ def phases_per_step(selector: str) -> str:
 
 
 def phases_of_each(selector: str) -> str:
-    """The same for each of several ranks. Not over time: see ``COMPARED``."""
+    """The same for each of several ranks, and the host's waiting for data. Not over time: see ``COMPARED``."""
     steps = f"max by ({RANK}) (rate(training_step_seconds_count{{{selector}}}[$__rate_interval])) > 0"
-    seconds = f"max by ({RANK}, phase) (rate(training_phase_seconds_total{{{selector}}}[$__rate_interval]))"
-    return f"{seconds}\n/ on ({RANK}) group_left () ({steps})"
+    phases = f"max by ({RANK}, phase) (rate(training_phase_seconds_total{{{selector}}}[$__rate_interval]))"
+    host = f"max by ({RANK}) (rate(training_host_data_seconds_total{{{selector}}}[$__rate_interval]))"
+    seconds = union([phases, named(host, "phase", "data, on the host")])
+    return f"({seconds})\n/ on ({RANK}) group_left () ({steps})"
 
 
 def on_gpu_of(metric: str, selector: str, window: str = "") -> str:

@@ -238,8 +238,9 @@ def _differences() -> list[Json]:
             10,
             "Which phase takes longer",
             "How much longer this rank spends in each phase than the median of its peers, as a share of the step. The "
-            "longest red bar is the phase to explain. data: loader or storage. h2d: PCIe. forward, backward: the GPU, "
-            "or more work than others have. other: the host. wait is negative on a straggler: the others wait for it.",
+            "longest red bar is the phase to explain. data: loader or storage (on the host: where phases are timed on "
+            "the GPU). h2d: PCIe. forward, backward: the GPU, or more work than others have. other: the host. wait is "
+            "negative on a straggler: the others wait for it.",
             [query(f"({this}\n- on (phase) {usual})\n/ on () group_left () {step} != 0", table=True)],
             x="phase",
             horizontal=True,

@@ -52,6 +52,21 @@ def large(minutes: float) -> Course:
     )
 
 
+GIANT = {"run": "giant-175b", "rank": "700"}
+
+
+def giant(minutes: float) -> Course:
+    """1,024 ranks, as many as a scenario may have."""
+    return Course(
+        scenario=_scenario(GIANT["run"], 1024, _slow(int(GIANT["rank"]), 1.3)),
+        cluster="us-east",
+        minutes=minutes,
+        scrape_seconds=60,
+        trouble="thermal",
+        trouble_minutes=minutes / 2,
+    )
+
+
 def crowd() -> Course:
     """320 ranks for a few minutes: what a dashboard does with more ranks than lines fit on it."""
     return Course(

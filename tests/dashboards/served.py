@@ -40,6 +40,13 @@ class Page:
     """The labels that Prometheus adds."""
     book: MetricBook
 
+    def samples(self) -> Iterator[tuple[str, dict[str, str], float]]:
+        """Name, labels and value of all that Prometheus would store."""
+        yield "up", self.target, 1.0
+        for family in self.book.collect():
+            for sample in family.samples:
+                yield sample.name, {**sample.labels, **self.target}, sample.value
+
 
 def pages(run: Run, now: float) -> Iterator[Page]:
     """One page for each node that is scraped."""

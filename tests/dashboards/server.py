@@ -69,12 +69,20 @@ def build(folder: Path, courses: Iterable[Course]) -> None:
         run = Run(course)
         for now in run.scrapes():
             for page in pages(run, now):
-                _add_line(samples, "up", page.target, 1, now)
-                for family in page.book.collect():
-                    for sample in family.samples:
-                        _add_line(samples, sample.name, {**sample.labels, **page.target}, sample.value, now)
+                for name, labels, value in page.samples():
+                    add_line(samples, name, labels, value, now)
+    fill(folder, samples, min(course.begins for course in chosen))
+
+
+def fill(folder: Path, samples: Samples, begins: float) -> None:
+    """Make a database of samples, and of what the shipped rules make of them.
+
+    Args:
+        folder: an empty folder; the database is its ``data``.
+        samples: from ``add_line``.
+        begins: Unix time of the first sample.
+    """
     _backfill(folder, samples)
-    begins = min(course.begins for course in chosen)
     for level in rule_levels():
         _record(folder, level, begins)
     _alert(folder, begins)
@@ -189,8 +197,8 @@ def _add_alert(samples: Samples, labels: dict[str, str], times: list[float], wai
             since = now
         last = now
         state = "firing" if now - since >= wait else "pending"
-        _add_line(samples, "ALERTS", {**labels, "alertstate": state}, 1, now)
-        _add_line(samples, "ALERTS_FOR_STATE", labels, since, now)
+        add_line(samples, "ALERTS", {**labels, "alertstate": state}, 1, now)
+        add_line(samples, "ALERTS_FOR_STATE", labels, since, now)
 
 
 def seconds(duration: str) -> float:
@@ -198,7 +206,8 @@ def seconds(duration: str) -> float:
     return float(sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([smhd])", duration)))
 
 
-def _add_line(samples: Samples, name: str, labels: dict[str, str], value: float, now: float) -> None:
+def add_line(samples: Samples, name: str, labels: dict[str, str], value: float, now: float) -> None:
+    """Add one sample at a Unix time."""
     # A scrape drops empty labels; promtool would store them.
     text = ",".join(f'{key}="{_escape(text)}"' for key, text in labels.items() if text)
     samples.setdefault(name, []).append(f"{name}{{{text}}} {value!r} {now:.0f}\n")
