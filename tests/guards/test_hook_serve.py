@@ -24,8 +24,8 @@ from straggler.wire import layout
 from straggler.wire.recent import summarize
 from straggler.wire.records import Identity, Live, StepRecord
 
-JOINED = "training_gpu_"
-"""What only a join can tell."""
+JOINED = ("training_gpu_", "training_rank_host_")
+"""What only a join with the node's own facts can tell."""
 IDENTITIES = [
     Identity("r", 0),
     Identity(

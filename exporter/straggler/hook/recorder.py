@@ -143,11 +143,13 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
         wall_clock: nanoseconds since the epoch.
         lost: told when the ring cannot be written any more.
         warn: told of an amount that is none, and of a clock that went back.
-        milestone: called at steps 1, 2, 4, 8, …: for what is worth a look now and then.
+        milestone: called at the first step, and then ever more rarely: for what is worth a look now and then.
     """
     serial = totals = arrivals = arrivals_recorded = tokens = tokens_recorded = 0
     ring: RingWriter | None = None
-    fd, offset, capacity, look_at = -1, 0, 1, 0
+    fd, offset, capacity = -1, 0, 1
+    look_at = looks = 0
+    queues = book.queues
     block = bytearray(_RECORD_BYTES)
     block_summed = memoryview(block)[:-4]
     counters = memoryview(block)[_COUNTERS_AT:_REST_AT]
@@ -169,7 +171,7 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
             reason: index into ``layout.OWN_REASONS``, or ``AS_BOOKED``.
             host_data: see ``StepRecord.host_data_ns``.
         """
-        nonlocal number, serial, totals, arrivals_recorded, tokens, tokens_recorded, look_at
+        nonlocal number, serial, totals, arrivals_recorded, tokens, tokens_recorded
         this = number + 1
         if amounts is not None:
             given, more_tokens, samples, flops, allreduce_bytes, profiled = amounts
@@ -245,11 +247,12 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
             rest = book.allreduce_bytes, book.flops, book.samples, book.profiled_steps, book.host_data_ns
             _pack_rest(block, _REST_AT, *rest)
         _pack_sum(block, _RECORD_SUM_AT, crc32(block_summed))
+        if end >= look_at:
+            look(end)
         if fd >= 0:
             try:
-                if lseek(fd, 0, 1) != offset or end >= look_at:
+                if lseek(fd, 0, 1) != offset:
                     check_ring()
-                    look_at = end + _LOOK_EVERY_NS
                 if pwrite(fd, block, _RECORDS_OFFSET + serial % capacity * _RECORD_BYTES) != _RECORD_BYTES:
                     raise RingError("a record was written only in part: there is no space")  # noqa: TRY301
             except (OSError, RingError) as error:
@@ -259,10 +262,21 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
         arrivals_recorded = arrivals
         tokens_recorded = tokens
         number = this
-        if book.queues:
-            for queue in book.queues:
+        if queues:
+            for queue in queues:
                 queue.append(bytes(block))
-        if not serial & (serial - 1):
+
+    def look(now: int) -> None:
+        """Look at what need not be looked at in each step."""
+        nonlocal look_at, looks
+        look_at = now + _LOOK_EVERY_NS
+        looks += 1
+        if ring is not None:
+            try:
+                ring.check()
+            except (OSError, RingError) as error:
+                lost(error)
+        if not looks & (looks - 1):
             milestone()
 
     def take_tokens(more: Any) -> None:

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 
 from straggler.errors import RingError
 from straggler.hook import process
+from straggler.hook.gpu_clock import gpu_is_open
 from straggler.hook.guard import Reporter, attempt
 from straggler.hook.loop import Loop
+from straggler.hook.opening import open_ring
 from straggler.hook.options import Options
 from straggler.hook.recorder import MEASURED, NO_WAIT, Book, make_recorder
 from straggler.hook.stopwatch import DEAD, NOBODY, make_stopwatch
@@ -110,8 +112,6 @@ class Session:
         return True
 
     def _open_ring(self) -> RingWriter | None:
-        from straggler.hook.opening import open_ring  # noqa: PLC0415 - only a process that trains pays for it
-
         live = bytes(self.recorder.live(layout.STATUS_RUNNING, self.watch.clock()))
         keep = {ring.path for other in process.members() if (ring := getattr(other, "ring", None)) is not None}
         try:
@@ -177,8 +177,6 @@ class Session:
         """Withdraw own time if a GPU turns out to run behind the host's back. Asked ever more rarely."""
         if self.book.own_reason != MEASURED or self.identity.world_size == 1 or self.options.gpu_synchronized:
             return
-        from straggler.hook.gpu_clock import gpu_is_open  # noqa: PLC0415 - only a process that trains pays for it
-
         if gpu_is_open():
             self.book.own_reason = GPU_CLOCK
             self.warn(

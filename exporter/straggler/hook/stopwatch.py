@@ -141,6 +141,8 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
     """The phases marked inside an excluded one."""
     excluded_by: ExcludedPhase | None = None
     open_step: Step | None = None
+    strangers = False
+    """Whether anybody else than the owner ever came in: only then need the end of a phase look who it is."""
     arrive, record = rare.arrive, rare.record
 
     class Phase:
@@ -153,7 +155,7 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
 
         def __enter__(self) -> None:
             nonlocal mark, phase
-            if owner != get_ident() and not rare.admit():
+            if owner != get_ident() and not admit():
                 return
             if phase == OUTSIDE:
                 mark = clock()
@@ -165,8 +167,8 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
             self, _kind: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
         ) -> None:
             nonlocal phase
-            if owner != get_ident() and not rare.admit():
-                return
+            if strangers and owner != get_ident():
+                return  # it was not admitted when it entered
             now = clock()
             index = self._index
             if phase == index and not outer:
@@ -186,7 +188,7 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
 
         def __enter__(self) -> None:
             nonlocal mark, phase
-            if owner != get_ident() and not rare.admit():
+            if owner != get_ident() and not admit():
                 return
             now = clock()
             if phase == OUTSIDE:
@@ -203,7 +205,7 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
 
         def __enter__(self) -> None:
             nonlocal mark, phase, excluded_by
-            if owner != get_ident() and not rare.admit():
+            if owner != get_ident() and not admit():
                 return
             now = clock()
             if phase in _EXCLUDED:
@@ -220,7 +222,7 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
         def __exit__(
             self, _kind: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
         ) -> None:
-            if owner == get_ident() or rare.admit():
+            if owner == get_ident():
                 leave_inside(self._index, clock())
 
     class Step:
@@ -234,7 +236,7 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
             nonlocal open_step
             if stepper == get_ident() and open_step is None and phase == OUTSIDE:
                 open_step = self
-            else:
+            elif owner != DEAD:
                 rare.enter_step(self)
 
         def __exit__(
@@ -261,6 +263,12 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
         open_step = Step()
         open_step.amounts = amounts
         open_step.__exit__(kind, None, None)
+
+    def admit() -> bool:
+        """Whether a caller may go on that is not the owner; it becomes the owner if there is none."""
+        nonlocal strangers
+        strangers = strangers or owner != NOBODY
+        return owner != DEAD and rare.admit()
 
     def book(now: int) -> None:
         nonlocal mark
@@ -327,7 +335,8 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
         return open_step is not None and getrefcount(open_step) <= 2  # as above
 
     def set_owner(thread: int) -> None:
-        nonlocal owner
+        nonlocal owner, strangers
+        strangers = strangers or owner != NOBODY
         owner = thread
 
     def set_stepper(thread: int) -> None:
