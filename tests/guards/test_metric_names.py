@@ -50,6 +50,10 @@ COUNTED = frozenset(
         "straggler_exporter_source_state",
         "training_flops_total",
         "training_rank_arrivals_total",
+        "training_rank_host_cpu_periods_total",
+        "training_rank_host_cpu_throttled_periods_total",
+        "training_rank_host_major_faults_total",
+        "training_rank_host_memory_events_total",
         "training_rank_phase",
         "training_rank_state",
         "training_recent_steps",
@@ -94,7 +98,7 @@ def test_unit_ends_the_name(metric: Metric) -> None:
 def test_form(metric: Metric) -> None:
     """Counters, and only they, end in ``_total``; the prefix says whose fact it is; the help is one line."""
     assert (metric.kind is Kind.COUNTER) == metric.name.endswith("_total")
-    assert re.fullmatch(r"(training|gpu|network|straggler_exporter)_[a-z0-9_]+", metric.name)
+    assert re.fullmatch(r"(training|gpu|network|host|straggler_exporter)_[a-z0-9_]+", metric.name)
     assert metric.help
     assert not metric.help[0].islower()
     assert not metric.help.endswith(".")

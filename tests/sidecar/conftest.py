@@ -16,13 +16,15 @@ from straggler.sidecar.state import NodeState
 def make_bench() -> MakeBench:
     """Put scripted sources together."""
 
-    def make(*sources: ScriptedSource, observers: Sequence[Observer] = (), max_ranks: int = 100) -> Bench:
+    def make(
+        *sources: ScriptedSource, observers: Sequence[Observer] = (), max_ranks: int = 100, node_proven: bool = True
+    ) -> Bench:
         clock = FakeClock()
         real = [source.source() for source in sources]
         state = NodeState(
             clock,
             sources=real,
-            node_proven=True,
+            node_proven=node_proven,
             gpu_sharing=False,
             max_ranks=max_ranks,
             hang_after_seconds=120,

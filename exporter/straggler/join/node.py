@@ -50,7 +50,12 @@ def own_gpus(gpus: Sequence[GpuFacts], by_source: Mapping[str, Sequence[GpuFacts
 
 
 def unseen_gpus(
-    by_source: Mapping[str, Sequence[GpuFacts]], ranks: Iterable[RankFacts], *, node_proven: bool, sharing: bool
+    by_source: Mapping[str, Sequence[GpuFacts]],
+    ranks: Iterable[RankFacts],
+    *,
+    node_proven: bool,
+    sharing: bool,
+    installed: frozenset[str] = frozenset(),
 ) -> dict[str, tuple[Problem, ...]]:
     """Tell which GPUs must be here and are not shown.
 
@@ -59,6 +64,8 @@ def unseen_gpus(
         ranks: of this node, and pushed ones, which may be of any.
         node_proven: whether the page is known to be of this node without NVML's help.
         sharing: whether several ranks may be on one GPU.
+        installed: bus ids of the GPUs that the kernel's driver has; they repeat on every node, so they are compared
+            with a page that is known to be of this one.
 
     Returns:
         By source whose fault it is, conditions with ``NODE_BLIND_REASONS``.
@@ -72,6 +79,9 @@ def unseen_gpus(
         else:
             detail = f"it has none of this node's {len(here)} GPUs: use the node's own exporter (dcgm.url)"
             unseen[PAGE] = (Problem(reason="page_of_other_node", detail=detail),)
+    elif node_proven and (lacking := _not_on(by_source.get(PAGE, ()), installed)):
+        detail = f"the driver has {min(lacking)} and the page has not: look at dcgm-exporter's log"
+        unseen[PAGE] = (Problem(reason="gpu_not_on_page", detail=detail, count=len(lacking)),)
     shown = len(_carriers([gpu for facts in by_source.values() for gpu in facts]))
     used = 0 if sharing else _gpus_in_use(ranks)
     if 0 < shown < used:
@@ -96,6 +106,12 @@ def still_blind(blind: Sequence[Problem], gpus: Sequence[GpuFacts]) -> tuple[Pro
         for problem in blind
         if problem.reason != "sm_active_absent" or without or not carriers
     )
+
+
+def _not_on(page: Sequence[GpuFacts], installed: frozenset[str]) -> frozenset[str]:
+    """Bus ids that a page lacks; none where it has none at all, as old exporters have not."""
+    shown = {gpu.pci_bus_id for gpu in page}
+    return installed - shown if page and "" not in shown else frozenset()
 
 
 def _gpus_in_use(ranks: Iterable[RankFacts]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from straggler.model.gpu import GpuFacts
+from straggler.model.host import RankHost
 from straggler.model.rank import RankFacts
 
 
@@ -18,3 +19,5 @@ class RankView:
     """How the GPU was found: one of ``join.evidence.EVIDENCE``; ``""`` if it was not."""
     unmatched_reason: str
     """Why there is no GPU: one of ``join.evidence.UNMATCHED``; ``""`` if there is one."""
+    host: RankHost | None = None
+    """What the operating system says about its process, if that can be looked at."""

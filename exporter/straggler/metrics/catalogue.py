@@ -67,6 +67,10 @@ def _rank(name: str, kind: Kind, text: str, *labels: str) -> Metric:
     return Metric(name, kind, text, (*RANK_LABELS, *labels))
 
 
+def _host(name: str, text: str, *labels: str) -> Metric:
+    return _rank(f"training_rank_host_{name}", Kind.COUNTER, text, *labels)
+
+
 def _gpu(name: str, kind: Kind, text: str, *labels: str) -> Metric:
     return Metric(name, kind, text, (*GPU_LABELS, *labels))
 
@@ -127,6 +131,21 @@ RANK_METRICS: tuple[Metric, ...] = (
         "Time in which a reason held the clock of the rank's GPU down (DCGM_FI_DEV_*_VIOLATION, NVML counters)",
         "reason",
     ),
+    _host("cpu_user_seconds_total", "CPU time of the rank's process in user mode (/proc/PID/stat)"),
+    _host("cpu_system_seconds_total", "CPU time of the rank's process in the kernel (/proc/PID/stat)"),
+    _host("run_delay_seconds_total", "Time its main thread was ready and no CPU was free (/proc/PID/schedstat)"),
+    _host("io_wait_seconds_total", "Time its main thread waited for a disk (/proc/PID/stat, kernel.task_delayacct=1)"),
+    _host("major_faults_total", "Page faults that had to read from a disk (/proc/PID/stat)"),
+    _host("cpu_periods_total", "Periods of the CPU limit nearest above the process (cpu.stat nr_periods)"),
+    _host("cpu_throttled_periods_total", "Those periods in which the limit stopped it (cpu.stat nr_throttled)"),
+    _host("cpu_throttled_seconds_total", "Time stopped by the limit, summed over CPUs (cpu.stat throttled_usec)"),
+    _host(
+        "pressure_seconds_total",
+        "Time in which some or all tasks of its control group stood still for want of a resource (PSI)",
+        "resource",
+        "share",
+    ),
+    _host("memory_events_total", "How often its control group came to a limit (memory.events)", "event"),
 )
 
 GPU_METRICS: tuple[Metric, ...] = (
@@ -181,6 +200,16 @@ GPU_METRICS: tuple[Metric, ...] = (
     Metric("gpu_info", Kind.INFO, "The GPU; value 1", (*GPU_LABELS, "gpu", "pci_bus_id", "gpu_model", "mig_profile")),
 )
 
+HOST_METRICS: tuple[Metric, ...] = (
+    _own(
+        "host_pressure_seconds_total",
+        Kind.COUNTER,
+        "Time in which some or all tasks of the node stood still for want of a resource (/proc/pressure)",
+        "resource",
+        "share",
+    ),
+)
+
 EXPORTER_METRICS: tuple[Metric, ...] = (
     _own("straggler_exporter_build_info", Kind.INFO, "Version; value 1", "version", "python_version"),
     _own("straggler_exporter_source_state", Kind.GAUGE, "1 for the state a source is in", "source", "state"),
@@ -199,5 +228,5 @@ EXPORTER_METRICS: tuple[Metric, ...] = (
     _own("straggler_exporter_hang_after_seconds", Kind.GAUGE, "Shortest silence that this sidecar calls a hang"),
 )
 
-METRICS: tuple[Metric, ...] = (*RANK_METRICS, *GPU_METRICS, *EXPORTER_METRICS)
+METRICS: tuple[Metric, ...] = (*RANK_METRICS, *GPU_METRICS, *HOST_METRICS, *EXPORTER_METRICS)
 BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS}

@@ -12,6 +12,7 @@ from straggler.join.view import RankView
 from straggler.metrics.book import MetricBook
 from straggler.metrics.catalogue import RANK_METRICS, Kind
 from straggler.model.gpu import GpuFacts
+from straggler.model.host import NodeHost, RankHost
 from straggler.model.rank import RankState, Totals
 from straggler.wire import layout
 from straggler.wire.recent import Recent
@@ -49,11 +50,28 @@ def _add_rank(book: MetricBook, view: RankView) -> None:
     book.add("training_world_size", rank.identity.world_size, labels)
     for phase in _EXCLUDED_PHASES:
         book.add("training_rank_phase", float(rank.excluded_phase == phase), (*labels, phase))
+    if view.host is not None:
+        _add_host(book, view.host, labels)
     if view.gpu is not None:
         for name, key in _JOINED_GAUGES:
             book.add(name, view.gpu.values.get(key), labels)
         for reason, seconds in view.gpu.clocks_event_seconds.items():
             book.add("training_gpu_clocks_event_seconds_total", seconds, (*labels, reason))
+
+
+def _add_host(book: MetricBook, host: RankHost, labels: tuple[str, ...]) -> None:
+    for name, value in host.values.items():
+        book.add(f"training_rank_host_{name}", value, labels)
+    for what, seconds in host.pressure.items():
+        book.add("training_rank_host_pressure_seconds_total", seconds, (*labels, *what))
+    for event, count in host.memory_events.items():
+        book.add("training_rank_host_memory_events_total", count, (*labels, event))
+
+
+def add_node(book: MetricBook, node: NodeHost) -> None:
+    """Add the series of the node itself."""
+    for what, seconds in node.pressure.items():
+        book.add("host_pressure_seconds_total", seconds, what)
 
 
 def _add_totals(book: MetricBook, totals: Totals, labels: tuple[str, ...]) -> None:

@@ -9,6 +9,7 @@ from straggler.metrics.catalogue import (
     EXPORTER_METRICS,
     GPU_LABELS,
     GPU_METRICS,
+    HOST_METRICS,
     INFO_LABELS,
     RANK_LABELS,
     RANK_METRICS,
@@ -40,6 +41,11 @@ MIG; then `UUID` is that of the whole GPU and the two together identify the inst
 GPU of the node, whether or not a rank is on it.
 """
 
+_HOST_TEXT = """\
+Of the node as a whole, as far as the kernel counts it. The `training_rank_host_` series above are about a rank's own
+process and control group; they are absent where the sidecar cannot see that process (another PID namespace).
+"""
+
 _EXPORTER_TEXT = """\
 How the exporter itself is. Everything that it refuses, drops or cannot see is here with a reason. Source `metrics` is
 the page itself: a sample that would have made it unreadable was left out.
@@ -57,6 +63,9 @@ def render_reference() -> str:
         "## GPUs\n",
         _fill(_GPU_TEXT.format(labels=_codes(GPU_LABELS))),
         _table(GPU_METRICS, frozenset(GPU_LABELS)),
+        "## Node\n",
+        _fill(_HOST_TEXT),
+        _table(HOST_METRICS, frozenset()),
         "## Exporter\n",
         _EXPORTER_TEXT,
         _table(EXPORTER_METRICS, frozenset()),

@@ -182,6 +182,17 @@ class WebConfig(_Section):
     )
 
 
+class HostConfig(_Section):
+    """What the kernel says about the node and the ranks' processes."""
+
+    enabled: bool = Field(
+        default=True,
+        description="Whether pressure, CPU limits, page faults and disk waits are read. A rank's own need a shared PID "
+        "namespace (`hostPID: true`)",
+    )
+    root: Path = Field(default=Path("/"), description="Where the host's file system is, if not at `/`")
+
+
 class PushConfig(_Section):
     """Step records over HTTP, for training that shares no directory with the sidecar."""
 
@@ -276,6 +287,7 @@ class Config(_Section):
     rings: RingsConfig = RingsConfig()
     dcgm: DcgmConfig = DcgmConfig()
     nvml: NvmlConfig = NvmlConfig()
+    host: HostConfig = HostConfig()
     web: WebConfig = WebConfig()
     push: PushConfig = PushConfig()
     alerts: AlertsConfig = AlertsConfig()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from straggler.detect.policy import Policy
 from straggler.errors import ConfigError, SourceAbsentError, SourceFailedError
 from straggler.model.clock import Clock
 from straggler.model.gpu import GpuFacts
-from straggler.model.rank import RankFacts
+from straggler.model.host import Writer
+from straggler.model.rank import RankKey
 from straggler.model.reading import Reading, SourceState
 from straggler.sidecar.config import AUTO_DCGM_URL, Config, is_loopback, user_ranges
 from straggler.sidecar.push_endpoint import PushTarget
@@ -18,6 +20,7 @@ from straggler.sidecar.scrape import Request, Source, SourceCounts
 from straggler.sidecar.tokens import TokenFile
 from straggler.sources.dcgm.fetch import Access
 from straggler.sources.dcgm.read import DcgmSource
+from straggler.sources.host.read import HostSource
 from straggler.sources.nvml.process import WorkerProcess, worker_command
 from straggler.sources.nvml.read import NvmlSource
 from straggler.sources.push.store import PushStore
@@ -43,8 +46,9 @@ class Node:
         self.dcgm_url = AUTO_DCGM_URL if config.dcgm.url == "auto" else config.dcgm.url
         self.is_proven = config.dcgm.same_node or is_loopback(self.dcgm_url)
         self.push: PushTarget | None = None
+        self._writers: Callable[[], Mapping[RankKey, Writer]]
         self._dcgm_suffices: bool | None = None
-        self.sources = (self._rings(), self._push(), self._dcgm(), self._nvml())
+        self.sources = (self._rings(), self._push(), self._dcgm(), self._nvml(), self._host())
 
     def _rings(self) -> Source:
         rings = RingSource(
@@ -61,6 +65,7 @@ class Node:
                 namespaced_runs=self._config.rings.namespaced_runs,
             ),
         )
+        self._writers = lambda: rings.writers
         return Source(name="rings", look=lambda _: rings.collect(), polled=True, counts=lambda: _ring_counts(rings))
 
     def _push(self) -> Source:
@@ -139,6 +144,13 @@ class Node:
         )
         return Source(name="nvml", look=needed)
 
+    def _host(self) -> Source:
+        if not self._config.host.enabled:
+            return Source(name="host", look=_absent)
+        host = HostSource(self._config.host.root)
+        # The ranks of the rings' last look: both are asked at the same time.
+        return Source(name="host", look=lambda _: host.collect(self._writers()))
+
 
 class WhileNeeded:
     """Asks while ranks live here and nobody else says enough; else lets go.
@@ -213,7 +225,7 @@ def _require_readable(key: str, path: Path | None) -> None:
         raise ConfigError(key, f"cannot read {path}: {error.strerror}") from error
 
 
-def _absent(_: Request) -> Reading[RankFacts]:
+def _absent(_: Request) -> Reading[Any]:
     raise SourceAbsentError("switched off")
 
 

@@ -15,6 +15,7 @@ from straggler.join.view import RankView
 from straggler.metrics.self_metrics import ExporterStatus, SourceStatus
 from straggler.model.clock import Clock
 from straggler.model.gpu import GpuFacts
+from straggler.model.host import NodeHost, RankHost
 from straggler.model.rank import RankFacts, RankKey, RankState
 from straggler.model.reading import Problem, Reading, SourceState
 from straggler.sidecar.merge import merge_gpus, merge_ranks, most_alive
@@ -40,6 +41,7 @@ class Snapshot:
     views: tuple[RankView, ...] = ()
     """Ordered by run and rank."""
     gpus: tuple[GpuFacts, ...] = ()
+    node: NodeHost | None = None
     status: ExporterStatus = field(default_factory=ExporterStatus)
 
     @property
@@ -126,11 +128,19 @@ class NodeState:
         own = own_gpus(gpus, told, node_proven=self._node_proven)
         shown = ranks if len(ranks) <= self._max_ranks else most_alive(ranks, self._max_ranks)
         joined = match(shown, own.gpus, node_proven=own.node_proven, sharing=self._gpu_sharing)
-        views = [self._with_last_gpu(view) for view in joined]
+        hosts = {host.key: host for reading in readings for host in _facts(reading, RankHost)}
+        node = next((facts for reading in readings for facts in _facts(reading, NodeHost)), None)
+        views = [self._with_last_gpu(_with_host(view, hosts)) for view in joined]
         self._last_views = {view.rank.key: view for view in views}
         if len(gpus) > MAX_GPUS:
             self.count("metrics", (Problem(reason="too_many_gpus", count=len(gpus) - MAX_GPUS),))
-        unseen = unseen_gpus(told, shown, node_proven=self._node_proven, sharing=self._gpu_sharing)
+        unseen = unseen_gpus(
+            told,
+            shown,
+            node_proven=self._node_proven,
+            sharing=self._gpu_sharing,
+            installed=node.gpu_bus_ids if node else frozenset(),
+        )
         for name in told:
             self._trouble.update(f"{name} here", unseen.get(name, ()), now=self._clock.monotonic())
         return Snapshot(
@@ -138,6 +148,7 @@ class NodeState:
             taken_monotonic=self._clock.monotonic(),
             views=tuple(sorted(views, key=lambda view: view.rank.key)),
             gpus=gpus[:MAX_GPUS],
+            node=node,
             status=self._status(scrape_seconds, too_many=len(ranks) - len(shown), gpus=gpus, unseen=unseen),
         )
 
@@ -214,6 +225,12 @@ class NodeState:
             f": {why}" if is_bad and why else "",
         )
         return is_bad
+
+
+def _with_host(view: RankView, hosts: Mapping[RankKey, RankHost]) -> RankView:
+    """Add what the operating system says. A pushed rank has no ring here, and so no process either."""
+    host = hosts.get(view.rank.key) if view.rank.source == "rings" else None
+    return view if host is None else replace(view, host=host)
 
 
 def _facts(reading: Reading[Any], kind: type[Fact]) -> tuple[Fact, ...]:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from straggler.errors import SourceAbsentError, SourceFailedError, WireError
 from straggler.model.clock import Clock
+from straggler.model.host import Writer
 from straggler.model.progress import HangLimits
-from straggler.model.rank import RankFacts
+from straggler.model.rank import RankFacts, RankKey
 from straggler.model.reading import Problem, Reading, SourceState
 from straggler.sources.rings.contest import settle
 from straggler.sources.rings.discover import RingKey, Scan, open_ring, scan
@@ -82,6 +83,7 @@ class RingSource:
         self._followed: dict[RingKey, Ring] = {}
         self._pending: dict[RingKey, float] = {}
         self._parked = ParkingLot(root, clock, keep_seconds=gone_seconds, remove_after_seconds=remove_after_seconds)
+        self._writers: Mapping[RankKey, Writer] = {}
         self._standing: dict[tuple[object, str], Problem] = {}
         self._refused: Counter[str] = Counter()
         self._read = self._missed = self._torn = 0
@@ -100,6 +102,11 @@ class RingSource:
             refused_now=dict(now),
             removed=self._parked.removed,
         )
+
+    @property
+    def writers(self) -> Mapping[RankKey, Writer]:
+        """The processes of living ranks at the last look, where this process can see them. Any thread may ask."""
+        return self._writers
 
     def collect(self) -> Reading[RankFacts]:
         """Look at everything once.
@@ -130,6 +137,11 @@ class RingSource:
         standing |= claims.problems
         settled = settle(claims.believed)
         self._close_superseded(settled.superseded)
+        self._writers = {
+            ring.key: Writer(ring.writer_pid, ring.preamble.pid)
+            for ring in settled.published
+            if ring.alive and ring.writer_pid is not None
+        }
         for rings in settled.duplicates:
             standing[rings[-1].key, "duplicate_rank"] = _duplicate(rings)
         standing |= {(key, problem.reason): problem for key, problem in self._parked.problems()}
@@ -154,6 +166,7 @@ class RingSource:
             ring.close()
         self._followed.clear()
         self._pending.clear()
+        self._writers = {}
         self._parked.clear()
         self._standing = {}
 

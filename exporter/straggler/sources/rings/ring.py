@@ -12,7 +12,7 @@ from straggler.model.progress import HangLimits
 from straggler.model.rank import RankFacts, RankKey, RankState
 from straggler.model.window import Window
 from straggler.sources.rings.assess import Liveness, Sight
-from straggler.sources.rings.lock import lock_held
+from straggler.sources.rings.lock import ask_lock
 from straggler.sources.rings.tail import Batch, Tail
 from straggler.wire import layout
 from straggler.wire.decode import decode_identity, decode_live, decode_preamble, file_bytes
@@ -44,7 +44,7 @@ class Ring:
 
     def __init__(self, descriptor: int, limits: HangLimits, *, now: float, wall: float) -> None:
         self._descriptor = descriptor
-        self.held = lock_held(descriptor)
+        self.held, self.writer_pid = ask_lock(descriptor)
         status = os.fstat(descriptor)
         self.uid = status.st_uid
         header = os.pread(descriptor, layout.RECORDS_OFFSET, 0)
@@ -102,7 +102,7 @@ class Ring:
             WireError: ``bad_identity``.
             OSError: the file cannot be read any more.
         """
-        self.held = lock_held(self._descriptor)
+        self.held, self.writer_pid = ask_lock(self._descriptor)
         header = os.pread(self._descriptor, layout.RECORDS_OFFSET, 0)
         if os.fstat(self._descriptor).st_size < file_bytes(self.preamble):
             raise SourceFailedError("truncated", "smaller than it was")
