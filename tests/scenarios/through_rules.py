@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -99,6 +99,17 @@ class Series:
             ],
         }
 
+    def lines(self, begin: float) -> Iterator[str]:
+        """The same as text with timestamps in milliseconds, for an import; what ends just ends.
+
+        Args:
+            begin: epoch seconds of the scrape with index 0.
+        """
+        for series, values in self._values.items():
+            for index, value in enumerate(values):
+                if value not in {"_", "stale"}:
+                    yield f"{series} {value} {round((begin + index * LOOK_SECONDS) * 1000)}"
+
     @property
     def seconds(self) -> float:
         """From the first scrape to the last."""
@@ -111,10 +122,10 @@ def asked() -> frozenset[str]:
     return frozenset(str(found.name) for rule in rules() for found, _ in selectors(rule.tree))
 
 
-def bare_rules(directory: Path) -> list[Path]:
-    """Write the shipped rules without annotations; recording rules first."""
+def bare_rules(directory: Path, files: Iterable[Path] = FILES) -> list[Path]:
+    """Write rule files without annotations; recording rules first."""
     written = []
-    for file in sorted(FILES, key=lambda path: path.parent.name != "recording"):
+    for file in sorted(files, key=lambda path: "recording" not in f"{path.parent.name}-{path.name}"):
         document = yaml.safe_load(file.read_text("utf-8"))
         for group in document["groups"]:
             for rule in group["rules"]:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import fmean
 from typing import NamedTuple
 
 from straggler.detect.policy import Policy
 from straggler.detect.regression import Level, level, usual
 from straggler.detect.sample import RankSample, sample
+from straggler.detect.shape import Imbalance, imbalance
+from straggler.detect.straggling import assess
 from straggler.join.view import RankView
 from straggler.model.rank import RankKey, RankState
 
@@ -38,6 +42,7 @@ class History:
         self._gone_since: dict[RankKey, float] = {}
         self._finished: dict[RankKey, float] = {}
         """When each rank was last seen to have finished."""
+        self._imbalance: dict[str, deque[tuple[float, Imbalance]]] = {}
         self._levels: dict[str, deque[tuple[float, Level]]] = {}
 
     def observe(self, now: float, views: Iterable[RankView]) -> list[RankSample]:
@@ -48,7 +53,7 @@ class History:
         seen = {rank.key for rank in samples}
         self._marks = {key: marks for key, marks in self._marks.items() if key in seen}
         self._gone_since = {key: since for key, since in self._gone_since.items() if key in seen}
-        return samples
+        return self._with_imbalance(now, samples)
 
     def past(self, now: float, samples: Sequence[RankSample]) -> dict[str, Level]:
         """How each run used to do, where it has been seen for long enough; takes in how it does now."""
@@ -76,6 +81,25 @@ class History:
         if not old or now - self._levels[run][0][0] < self._policy.regression_min_history_seconds:
             return None
         return usual(old)
+
+    def _with_imbalance(self, now: float, samples: Sequence[RankSample]) -> list[RankSample]:
+        """Tell each rank how much the ranks of its run have waited for each other in the last minutes."""
+        runs: dict[str, list[RankSample]] = {}
+        for rank in samples:
+            runs.setdefault(rank.run, []).append(rank)
+        self._imbalance = {run: seen for run, seen in self._imbalance.items() if run in runs}
+        mean: dict[str, tuple[float, float] | None] = {}
+        for run, ranks in runs.items():
+            seen = self._imbalance.setdefault(run, deque())
+            slowness = assess(ranks, self._policy)
+            if slowness.groups and (not seen or now - seen[-1][0] >= _SHARE_SPACING):
+                seen.append((now, imbalance(slowness)))
+            while seen and seen[0][0] <= now - _SHARE_SECONDS:
+                seen.popleft()
+            mean[run] = (
+                (fmean(one.waiting for _, one in seen), fmean(one.explained for _, one in seen)) if seen else None
+            )
+        return [replace(rank, run_imbalance=mean[rank.run]) for rank in samples]
 
     def _note_finished(self, now: float, views: Iterable[RankView]) -> Counter[str]:
         """By run, how many ranks have finished within the time that the last ones may take to write their results."""

@@ -36,6 +36,9 @@ class RankSample:
     run_finished: int = 0
     """How many ranks of the run have finished in the last hour: those that are forgotten already, too."""
 
+    run_imbalance: tuple[float, float] | None = None
+    """``shape.Imbalance`` of the run, its mean over the last minutes."""
+
     data_share: float | None = None
     """Waiting for the next batch, as a share of the step, over the last minutes."""
     throttled_share: Mapping[str, float] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
+from typing import NamedTuple
 
 from straggler.detect import wording
 from straggler.detect.policy import Policy
@@ -33,15 +34,34 @@ def heavy_stages(run: str, slowness: Slowness, ranks: Sequence[RankSample], poli
     return verdicts + _heavy_stages(run, slowness, ranks, policy)
 
 
-def rotating_imbalance(run: str, slowness: Slowness, policy: Policy) -> list[Verdict]:
+class Imbalance(NamedTuple):
+    """Shares of the step, of the worst peer group each."""
+
+    waiting: float
+    """What ranks of one group wait for each other."""
+    explained: float
+    """What the slowest mean exceeds the median by."""
+
+
+def imbalance(slowness: Slowness) -> Imbalance:
+    """How much the ranks of a run wait for each other now, and how much of it one rank explains."""
+    return Imbalance(
+        waiting=max((_step_share(group, group.waiting) for group in slowness.groups), default=0.0),
+        explained=max((_step_share(group, _largest_excess(group)) for group in slowness.groups), default=0.0),
+    )
+
+
+def rotating_imbalance(
+    run: str, slowness: Slowness, policy: Policy, recently: Imbalance | None = None
+) -> list[Verdict]:
     """All ranks wait much, and no rank explains it: another one is the slowest in each step.
 
     Waiting is compared inside a peer group, with the least wait of any of its ranks in any step of the window: what
     even the slowest rank waits is the network and the pipeline, the rest is waiting for each other. One steady
-    straggler explains all of it; in a run of uneven batches the slowest mean explains a quarter.
+    straggler explains all of it; in a run of uneven batches the slowest mean explains a quarter. Stalls come by chance,
+    few in one window and many in the next: the mean of the last minutes counts, where it is known.
     """
-    worst = max((_step_share(group, group.waiting) for group in slowness.groups), default=0.0)
-    explained = max((_step_share(group, _largest_excess(group)) for group in slowness.groups), default=0.0)
+    worst, explained = recently or imbalance(slowness)
     if worst <= policy.imbalance_share or explained >= policy.imbalance_explained_share * worst:
         return []
     return [
@@ -50,8 +70,8 @@ def rotating_imbalance(run: str, slowness: Slowness, policy: Policy) -> list[Ver
             severity=WARNING,
             run=run,
             lost_share=worst,
-            evidence=f"ranks wait {wording.percent(worst)} of each step for peers of their own group, and no "
-            f"rank's mean own time explains {wording.percent(policy.imbalance_explained_share)} of that: the slow rank changes "
+            evidence=f"ranks wait {wording.percent(worst)} of each step for peers of their own group, and no rank's "
+            f"mean own time explains {wording.percent(policy.imbalance_explained_share)} of it: the slow rank changes "
             "from step to step",
             impact=f"{wording.percent(worst)} of each step is lost to uneven work per step (sequence lengths, stalls)",
         )

@@ -13,7 +13,7 @@ from straggler.detect.hardware import degraded_link, throttled_gpu, utilization_
 from straggler.detect.policy import DEFAULT, Policy
 from straggler.detect.regression import Level, level, slow_everywhere, slow_transport
 from straggler.detect.sample import RankSample
-from straggler.detect.shape import heavy_stages, input_stall, rotating_imbalance
+from straggler.detect.shape import Imbalance, heavy_stages, input_stall, rotating_imbalance
 from straggler.detect.stopped import crash, hang
 from straggler.detect.straggling import assess, straggling_nodes, straggling_ranks
 from straggler.detect.verdict import Verdict
@@ -45,6 +45,10 @@ def world(ranks: Sequence[RankSample]) -> int:
     return max([len(ranks), *(rank.world_size for rank in ranks if rank.world_size is not None)])
 
 
+def _recently(ranks: Sequence[RankSample]) -> Imbalance | None:
+    return next((Imbalance(*rank.run_imbalance) for rank in ranks if rank.run_imbalance is not None), None)
+
+
 def _judge_run(run: str, ranks: Sequence[RankSample], policy: Policy, before: Level | None) -> list[Verdict]:
     slowness = assess(ranks, policy)
     now = level(ranks, policy)
@@ -56,7 +60,7 @@ def _judge_run(run: str, ranks: Sequence[RankSample], policy: Policy, before: Le
         *straggling_nodes(run, slowness, size),
         *straggling_ranks(run, slowness, size),
         *heavy_stages(run, slowness, ranks, policy),
-        *rotating_imbalance(run, slowness, policy),
+        *rotating_imbalance(run, slowness, policy, _recently(ranks)),
         *input_stall(run, ranks, policy),
         *slow_everywhere(run, now, before, policy),
         *slow_transport(run, now, before, policy),
