@@ -30,6 +30,8 @@ EVERYTHING = {
     "links": {"grafana": "https://g.corp/", "runbooks": "https://wiki.corp/straggler"},
     "admissionPolicy": {"enabled": True},
     "push": {"tokensSecret": "tokens"},
+    "webConfigSecret": "web",
+    "probes": {"scheme": "https"},
     "image": {"digest": f"sha256:{'0' * 64}", "pullSecrets": ["pull"]},
     "config": {"hang_seconds": 300, "dcgm": {"timeout_seconds": 3}},
     "extraVolumes": [{"name": "tls", "secret": {"secretName": "tls"}}],

@@ -39,6 +39,9 @@ app.kubernetes.io/part-of: straggler-exporter
 {{- if .Values.push.tokensSecret -}}
 {{- $_ := set $known "push" (dict "tokens_file" "/etc/straggler-push/tokens") -}}
 {{- end -}}
+{{- if .Values.webConfigSecret -}}
+{{- $_ := set $known "web" (dict "config_file" "/etc/straggler-web/web-config.yml") -}}
+{{- end -}}
 {{- toYaml (mergeOverwrite $known (deepCopy .Values.config)) -}}
 {{- end }}
 
