@@ -28,6 +28,7 @@ class Command(NamedTuple):
 COMMANDS: dict[str, Command] = {
     "serve": Command("straggler.cli.serve", "the sidecar: read rings and GPUs of this node, serve /metrics"),
     "demo": Command("straggler.cli.demo", "a straggler from the training step to the alert, on this machine"),
+    "doctor": Command("straggler.cli.doctor", "what is missing on this node, and how to add it"),
     "top": Command("straggler.cli.top", "the ranks of a sidecar, live in the terminal"),
     "inspect": Command("straggler.cli.inspect", "the last steps in a ring file, also after a crash"),
     "replay": Command("straggler.cli.replay", "the verdicts that recorded step times would have had"),
