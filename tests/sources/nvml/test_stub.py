@@ -319,3 +319,11 @@ def test_missing_library_that_was_asked_for(stubbed: Stubbed) -> None:
     stubbed.source = stubbed.make(required=True)
 
     assert [problem.reason for problem in stubbed.look().problems] == ["library_missing"]
+
+
+def test_dividing_a_gpu_loses_nothing(stubbed: Stubbed) -> None:
+    """A GPU that MIG is switched on for has fewer values from then on, and that is no hole."""
+    stubbed.look()
+    reading = stubbed.look("mig 1")
+
+    assert "metric_missing" not in {problem.reason for problem in reading.blind}

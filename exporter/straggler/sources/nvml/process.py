@@ -1,16 +1,19 @@
-"""A process that answers lines with lines, and may hang: started, asked, left, killed. Nothing here waits unasked."""
+"""A process that answers lines with lines, and may hang: started, asked, left, killed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from typing import Final
 
+_END_SECONDS: Final = 0.5
+"""A process that was killed has ended by then, unless the kernel itself waits for the driver."""
 MOST_BYTES: Final = 8 * 1024 * 1024
 
 _BOOT: Final = (
@@ -101,11 +104,13 @@ class WorkerProcess:
         return line
 
     def kill(self) -> None:
-        """End it. In a driver call that cannot be interrupted it only ends with the call: see ``gone``."""
+        """End it. In a driver call that cannot be interrupted it ends with the call at the earliest: see ``gone``."""
         self._process.kill()
         for pipe in (self._requests, self._answers):
             with contextlib.suppress(OSError):
                 pipe.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)
 
     def gone(self) -> bool:
         """Whether the process has really ended."""
@@ -114,8 +119,6 @@ class WorkerProcess:
     def _end(self) -> int:
         """Make sure that it ends, and give its code."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self._process.wait(1.0)  # it has closed its pipe: it is on its way out
-            self.kill()
-            return code
+            self._process.wait(_END_SECONDS)  # it has closed its pipe: it is on its way out, with a code of its own
         self.kill()
-        return -9
+        return self._process.returncode if self.gone() else -signal.SIGKILL

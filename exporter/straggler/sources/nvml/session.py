@@ -143,7 +143,10 @@ class Session:
     def _tell_holes(self, facts: list[GpuFacts], blind: Findings) -> None:
         had = self._had
         self._had = {}
+        divided = {gpu.key.uuid for gpu in facts if gpu.key.gpu_instance is not None}
         for gpu in facts:
+            if gpu.key.gpu_instance is None and gpu.key.uuid in divided:
+                continue  # a GPU that is divided loses values by that, and no rank is on the whole of it
             before = had.get(gpu.key, set())
             self._had[gpu.key] = before | gpu.values.keys()
             lost = before - gpu.values.keys() - _MAY_PAUSE if gpu.values else set[str]()
