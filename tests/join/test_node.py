@@ -103,8 +103,10 @@ def test_no_gpus_at_all_are_no_hole() -> None:
 
 
 def test_activity_from_another_source_is_sight() -> None:
-    """What the page lacks and NVML has is not missing."""
-    assert still_blind([BLIND, Problem(reason="gpu_missing")], GPUS) == (Problem(reason="gpu_missing"),)
+    """What the page lacks and NVML has is not missing; what else the page lacks is."""
+    missing = Problem(reason="gpu_missing")
+
+    assert still_blind({"dcgm": [BLIND, missing]}, GPUS) == {"dcgm": (missing,)}
 
 
 def test_activity_of_some_is_missing_for_the_others() -> None:
@@ -112,4 +114,16 @@ def test_activity_of_some_is_missing_for_the_others() -> None:
     part = gpu_facts(3, key=GpuKey(GPUS[3].key.uuid, 1))
     gpus = [GPUS[0], *map(_without_activity, GPUS[1:]), part]
 
-    assert [problem.count for problem in still_blind([BLIND], gpus)] == [2]
+    assert [problem.count for problem in still_blind({"dcgm": [BLIND]}, gpus)["dcgm"]] == [2]
+
+
+def test_activity_that_nobody_has_is_told_once() -> None:
+    """One hole is one reason for an alert, though two sources have it."""
+    gpus = [_without_activity(gpu) for gpu in GPUS]
+
+    assert still_blind({"dcgm": [BLIND], "nvml": [BLIND]}, gpus) == {"dcgm": (BLIND,), "nvml": ()}
+
+
+def test_source_without_gpus_keeps_its_word() -> None:
+    """Where no GPU is shown at all, what a source says of its blindness stands."""
+    assert still_blind({"dcgm": [BLIND]}, ()) == {"dcgm": (BLIND,)}

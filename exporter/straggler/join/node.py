@@ -18,6 +18,8 @@ from straggler.model.reading import Problem
 PAGE = "dcgm"
 OWN = "nvml"
 
+_ACTIVITY = "sm_active_absent"
+
 NODE_BLIND_REASONS = (
     "page_of_other_node",  # it has none of the GPUs that NVML finds here
     "gpu_not_on_page",  # NVML finds GPUs here that the page does not show
@@ -92,20 +94,31 @@ def unseen_gpus(
     return unseen
 
 
-def still_blind(blind: Sequence[Problem], gpus: Sequence[GpuFacts]) -> tuple[Problem, ...]:
-    """Drop from what one source cannot see what another has shown: SM activity, for each GPU that a rank can be on.
+def still_blind(blind: Mapping[str, Sequence[Problem]], gpus: Sequence[GpuFacts]) -> dict[str, tuple[Problem, ...]]:
+    """Drop from what a source cannot see what another has shown: SM activity, for each GPU that a rank can be on.
 
     Args:
-        blind: of one source.
+        blind: what each source cannot see, by its name, in order of precedence.
         gpus: of all sources, merged.
+
+    Returns:
+        By source. SM activity that nobody has is told by the first that misses it, and not by each.
     """
     carriers = _carriers(gpus)
-    without = sum("sm_active_ratio" not in gpu.values for gpu in carriers)
-    return tuple(
-        replace(problem, count=min(problem.count, without)) if problem.reason == "sm_active_absent" else problem
-        for problem in blind
-        if problem.reason != "sm_active_absent" or without or not carriers
-    )
+    without = sum("sm_active_ratio" not in gpu.values for gpu in carriers) if carriers else None
+    told: dict[str, tuple[Problem, ...]] = {}
+    for name, problems in blind.items():
+        kept = []
+        for problem in problems:
+            if problem.reason == _ACTIVITY and without is not None:
+                if without:
+                    kept.append(replace(problem, count=min(problem.count, without)))
+            else:
+                kept.append(problem)
+        told[name] = tuple(kept)
+        if any(problem.reason == _ACTIVITY for problem in kept):
+            without = 0
+    return told
 
 
 def _not_on(page: Sequence[GpuFacts], installed: frozenset[str]) -> frozenset[str]:

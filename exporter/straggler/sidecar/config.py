@@ -190,7 +190,6 @@ class HostConfig(_Section):
         description="Whether pressure, CPU limits, page faults and disk waits are read. A rank's own need a shared PID "
         "namespace (`hostPID: true`)",
     )
-    root: Path = Field(default=Path("/"), description="Where the host's file system is, if not at `/`")
 
 
 class PushConfig(_Section):

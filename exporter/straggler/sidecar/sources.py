@@ -147,7 +147,9 @@ class Node:
     def _host(self) -> Source:
         if not self._config.host.enabled:
             return Source(name="host", look=_absent)
-        host = HostSource(self._config.host.root)
+        # Always this process's own /proc and control groups: the lock gives pids of its own namespace, and in another
+        # mount the same number is another process.
+        host = HostSource(Path("/"))
         # The ranks of the rings' last look: both are asked at the same time.
         return Source(name="host", look=lambda _: host.collect(self._writers()))
 

@@ -123,7 +123,7 @@ class NodeState:
         """Merge and join all that is known now."""
         readings = [outcome.reading for outcome in self._outcomes.values()]
         ranks = merge_ranks([_facts(reading, RankFacts) for reading in readings])
-        told = {reading.source: _facts(reading, GpuFacts) for reading in readings}
+        told = {name: _facts(outcome.reading, GpuFacts) for name, outcome in self._outcomes.items()}
         gpus = merge_gpus(list(told.values()))
         own = own_gpus(gpus, told, node_proven=self._node_proven)
         shown = ranks if len(ranks) <= self._max_ranks else most_alive(ranks, self._max_ranks)
@@ -175,6 +175,7 @@ class NodeState:
             ranks_refused.update(each.ranks_refused)
         if too_many:
             ranks_refused["too_many_ranks"] += too_many
+        blind = still_blind({name: outcome.reading.blind for name, outcome in self._outcomes.items()}, gpus)
         removed = [each.rings_removed for each in counts.values() if each.rings_removed is not None]
         return ExporterStatus(
             sources=tuple(
@@ -182,7 +183,7 @@ class NodeState:
                     name,
                     outcome,
                     counts[name],
-                    blind=(*still_blind(outcome.reading.blind, gpus), *unseen.get(outcome.reading.source, ())),
+                    blind=(*blind[name], *unseen.get(name, ())),
                 )
                 for name, outcome in self._outcomes.items()
             ),
