@@ -31,6 +31,8 @@ EVERYTHING = {
     "admissionPolicy": {"enabled": True},
     "push": {"tokensSecret": "tokens"},
     "webConfigSecret": "web",
+    "nvml": {"enabled": True},
+    "hostPID": True,
     "probes": {"scheme": "https"},
     "image": {"digest": f"sha256:{'0' * 64}", "pullSecrets": ["pull"]},
     "config": {"hang_seconds": 300, "dcgm": {"timeout_seconds": 3}},
@@ -178,7 +180,8 @@ def test_what_stays_running_has_no_privileges(values: Any) -> None:
 
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert not any(pod.get(key) for key in ("hostNetwork", "hostPID", "hostIPC"))
+    assert not any(pod.get(key) for key in ("hostNetwork", "hostIPC"))
+    assert pod.get("hostPID", False) is values.get("hostPID", False)
     for container in pod["containers"]:
         security = container["securityContext"]
         assert security["allowPrivilegeEscalation"] is False

@@ -19,7 +19,7 @@ SCRIPT = r"""
 set -eu
 rings=$1 options=$2
 mount -t tmpfs -o "$options" straggler "$rings"
-mount -t proc -o subset=pid,hidepid=invisible proc /proc
+mount -t proc proc /proc
 as() { uid=$1; shift; setpriv --reuid="$uid" --regid="$uid" --clear-groups --no-new-privs --bounding-set=-all \
     --inh-caps=-all "$@"; }
 
@@ -91,6 +91,7 @@ def test_rings_are_read_from_inside_the_sandbox_and_nobody_touches_anothers() ->
     assert code == 0, said + log
     running = set(re.findall(r'^training_rank_state\{.*run="(\w+)".*state="running"\} 1\.0$', said, re.MULTILINE))
     assert running == {"first", "second"}, said + log
+    assert re.search(r'^training_rank_host_run_delay_seconds_total\{.*run="first"\} ', said, re.MULTILINE), said
     assert f"MODE 640 {JOB} {SIDECAR}" in said
     assert [line for line in said.splitlines() if line.startswith(("CANNOT", "SIDECAR"))] == [
         "CANNOT list",
