@@ -56,6 +56,11 @@ class RingWriter:
         """Write the live block."""
         self._write(live, layout.LIVE_OFFSET)
 
+    def say_goodbye(self, live: bytes | bytearray) -> None:
+        """Write the last live block, into a deleted file too: a reader that has it open learns that we are off."""
+        if self.is_ours():
+            os.pwrite(self.fd, live, layout.LIVE_OFFSET)
+
     def write_identity(self, identity: Identity) -> None:
         """Write the identity block, at the start and whenever more of it is known."""
         self._write(encode_identity(identity), layout.IDENTITY_OFFSET)
