@@ -13,7 +13,7 @@ import promql_parser as pp
 import yaml
 
 RULES = Path(__file__).parents[1] / "rules"
-FILES = tuple(sorted([*RULES.glob("recording/*.yaml"), *RULES.glob("alerts/*.yaml")]))
+FILES = (*sorted(RULES.glob("recording/*.yaml")), *sorted(RULES.glob("alerts/*.yaml")))
 
 _CHILDREN = ("expr", "lhs", "rhs", "param", "vector_selector")
 
@@ -66,17 +66,20 @@ def alerts() -> tuple[Rule, ...]:
     return tuple(rule for rule in rules() if rule.is_alert)
 
 
-def nodes(node: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """A node of the tree and all below it, each with the nodes above it, outermost first."""
+def nodes(node: Any, above: tuple[tuple[Any, str], ...] = ()) -> Iterator[tuple[Any, tuple[tuple[Any, str], ...]]]:
+    """A node of the tree and all below it, each with the way there.
+
+    The way is the nodes above it, outermost first, each with the name of the branch taken: ``lhs``, ``rhs``, ``expr`` …
+    """
     yield node, above
-    below = [getattr(node, name, None) for name in _CHILDREN] + list(getattr(node, "args", None) or [])
-    for child in below:
+    branches = [(name, getattr(node, name, None)) for name in _CHILDREN]
+    for name, child in (*branches, *(("args", argument) for argument in getattr(node, "args", None) or [])):
         if isinstance(child, pp.Expr):
-            yield from nodes(child, (*above, node))
+            yield from nodes(child, (*above, (node, name)))
 
 
-def selectors(node: Any) -> list[tuple[pp.VectorSelector, tuple[Any, ...]]]:
-    """All vector selectors, each with the nodes above it."""
+def selectors(node: Any) -> list[tuple[pp.VectorSelector, tuple[tuple[Any, str], ...]]]:
+    """All vector selectors, each with the way there."""
     return [(found, above) for found, above in nodes(node) if isinstance(found, pp.VectorSelector)]
 
 

@@ -101,11 +101,20 @@ def test_runs_of_two_clusters_never_mix(rule: Rule) -> None:
 
 @every_rule
 def test_a_page_scraped_twice_counts_once(rule: Rule) -> None:
-    """Scraped series of ranks are taken by ``max by`` or ``min by`` before anything counts, adds or joins them."""
+    """Scraped series of ranks are taken by ``max by`` or ``min by`` before anything counts, adds or keeps them.
+
+    The right side of ``and`` and ``unless`` only says whether there is one: two are no more than one.
+    """
     for selector, above in selectors(rule.tree):
         if str(selector.name).startswith("training_"):
-            nearest = next((str(node.op) for node in reversed(above) if isinstance(node, pp.AggregateExpr)), "nothing")
-            assert nearest in IDEMPOTENT, f"{selector.name} goes into {nearest}"
+            way = [
+                str(node.op) if isinstance(node, pp.AggregateExpr) else f"{node.op} {side}"
+                for node, side in above
+                if isinstance(node, pp.AggregateExpr | pp.BinaryExpr)
+            ]
+            met = [step for step in reversed(way) if step in {"and rhs", "unless rhs"} or " " not in step]
+            assert met[:1], f"{selector.name} is kept as scraped"
+            assert met[0].split()[0] in {*IDEMPOTENT, "and", "unless"}, f"{selector.name} goes into {met[0]}"
 
 
 @every_rule
