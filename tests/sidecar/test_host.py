@@ -13,6 +13,7 @@ from facts import gpu_facts, identity, rank_facts
 from ring_files import trainer
 from scripted import MakeBench, ScriptedSource
 from sidecars import ServedSidecar
+from straggler.model.gpu import GpuFacts
 from straggler.model.host import NodeHost, RankHost
 from straggler.model.rank import RankKey
 from straggler.model.reading import Problem
@@ -74,6 +75,21 @@ def test_activity_from_nvml_is_sight(make_bench: MakeBench) -> None:
 
     assert alone.sources[0].blind == {"sm_active_absent": 1}
     assert helped.sources[0].blind == {}
+
+
+@pytest.mark.parametrize(
+    ("page", "source"),
+    [([], "nvml"), ([gpu_facts(0, values={"sm_active_ratio": 0.3})], "dcgm+nvml"), ([gpu_facts(0)], "dcgm")],
+)
+def test_info_says_who_spoke(make_bench: MakeBench, page: list[GpuFacts], source: str) -> None:
+    """The rank's info names the sources of its GPU's values: both only where one completed the other."""
+    nvml = gpu_facts(0, source="nvml")
+    rank = rank_facts(0, identity=identity(0, gpu_uuid=nvml.key.uuid))
+    sources = (ScriptedSource("rings", [rank]), ScriptedSource("dcgm", page), ScriptedSource("nvml", [nvml]))
+    book = build_page(make_bench(*sources).collector.collect(30))
+    (info,) = (family for family in book.collect() if family.name == "training_rank")
+
+    assert info.samples[0].labels["gpu_source"] == source
 
 
 def test_nvml_proves_the_page(make_bench: MakeBench) -> None:

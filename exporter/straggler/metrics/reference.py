@@ -38,7 +38,9 @@ expression fails for all ranks as soon as one rank has two of them.
 _GPU_TEXT = """\
 Labels of every series: {labels}, spelt as dcgm-exporter spells them. `GPU_I_ID` is empty unless the GPU is divided by
 MIG; then `UUID` is that of the whole GPU and the two together identify the instance. These series are there for every
-GPU of the node, whether or not a rank is on it.
+GPU of the node, whether or not a rank is on it. In brackets stands DCGM's name; where dcgm-exporter is missing or blind
+NVML gives the same quantities in the same units, the activity on Hopper and later (GPM). `gpu_source` of
+`training_rank_info` says who spoke.
 """
 
 _HOST_TEXT = """\

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fakes import FakeNvml
-from straggler.sources.nvml.binding import NvmlError
+from straggler.errors import ParseError
+from straggler.sources.nvml.binding import FUNCTION_NOT_FOUND, LibNvml, NvmlError
 from straggler.sources.nvml.page import NvmlPage, decode, encode
 from straggler.sources.nvml.session import Session
+
+_KEYS = st.sampled_from(["facts", "problems", "blind", "xids", "watched", "failure", "detail", "key", "xid_events"])
+_JSON = st.recursive(
+    st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(_KEYS, inner), max_leaves=20
+)
 
 
 def _values(nvml: FakeNvml) -> dict[str, float]:
@@ -120,3 +129,21 @@ def test_page_survives_the_pipe() -> None:
     assert decode(encode(page)) == page
     assert decode(encode(failure)) == failure
     assert encode(failure).count(b"\n") == 1
+
+
+@given(st.one_of(st.binary(), st.text().map(str.encode), _JSON.map(lambda value: json.dumps(value).encode())))
+def test_any_line_is_a_page_or_refused(line: bytes) -> None:
+    """Whatever comes through the pipe is a page, or an error that is expected."""
+    try:
+        page = decode(line)
+    except ParseError:
+        return
+    assert isinstance(page, NvmlPage)
+
+
+def test_function_that_the_binding_does_not_have() -> None:
+    """An old nvidia-ml-py is like an old driver: the function is not found."""
+    with pytest.raises(NvmlError) as error:
+        LibNvml().call("nvmlDeviceGetWhatIsToCome")
+
+    assert error.value.code == FUNCTION_NOT_FOUND

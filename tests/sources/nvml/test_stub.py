@@ -235,6 +235,18 @@ def test_all_gpus_lost(stubbed: Stubbed) -> None:
     assert [problem.reason for problem in reading.problems] == ["gpu_lost"]
 
 
+def test_driver_that_is_unloaded_and_loaded_again(stubbed: Stubbed) -> None:
+    """A driver that goes away under an open library is a failed source until a new process finds the new one."""
+    stubbed.look()
+    gone = stubbed.look("fail nvmlDeviceGetCount_v2 9")
+    wait_until_gone(stubbed.workers[0])
+    stubbed.clock.advance(11)
+    back = stubbed.look()
+
+    assert [problem.reason for problem in gone.problems] == ["driver_not_loaded"]
+    assert (back.state, len(back.facts), len(stubbed.workers)) == (SourceState.OK, 2, 2)
+
+
 def test_recovery_after_a_failure_waits(stubbed: Stubbed) -> None:
     """After a failure there is no new try for a while, and then a new process tries the new state."""
     stubbed.look("init 18")

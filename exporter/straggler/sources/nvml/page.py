@@ -57,7 +57,7 @@ def decode(line: bytes) -> NvmlPage:
             failure=content["failure"],
             detail=content["detail"],
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ParseError("answer of the NVML process", line.decode("utf-8", "replace")) from error
 
 
