@@ -3,7 +3,37 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from torch_jobs import ring_directory
+
+if TYPE_CHECKING:
+    from straggler.hook.torch.install import Instrument
 
 collect_ignore = ["training_job.py"]
 if importlib.util.find_spec("torch") is None:
     collect_ignore_glob = ["test_*.py"]
+
+
+@pytest.fixture
+def rings(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where rings go."""
+    with ring_directory() as path:
+        monkeypatch.setenv("STRAGGLER_DIR", str(path))
+        monkeypatch.setenv("STRAGGLER_ALLOW_ANY_FILESYSTEM", "1")
+        yield path
+
+
+@pytest.fixture
+def instrument(rings: Path) -> Iterator[Instrument]:
+    """The instrument of this process."""
+    from straggler.hook.torch import install
+
+    del rings
+    install.stop()
+    yield install.start()
+    install.stop()

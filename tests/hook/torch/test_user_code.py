@@ -22,35 +22,16 @@ import torch.distributed as dist
 from torch import nn
 
 import straggler.torch
-from straggler.hook.torch import install, patches
+from straggler.hook.torch import patches
 from straggler.hook.torch.install import Instrument
 from straggler.wire import layout
 from straggler.wire.decode import decode_live
 from straggler.wire.records import StepRecord
-from torch_jobs import ring_directory
 from torch_rings import records
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*:UserWarning", "ignore:.*:FutureWarning", "ignore:.*:DeprecationWarning"
 )
-
-
-@pytest.fixture
-def rings(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where rings go."""
-    with ring_directory() as path:
-        monkeypatch.setenv("STRAGGLER_DIR", str(path))
-        monkeypatch.setenv("STRAGGLER_ALLOW_ANY_FILESYSTEM", "1")
-        yield path
-
-
-@pytest.fixture
-def instrument(rings: Path) -> Iterator[Instrument]:
-    """The instrument of this process."""
-    del rings
-    install.stop()
-    yield install.start()
-    install.stop()
 
 
 @pytest.fixture

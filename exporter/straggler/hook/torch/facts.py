@@ -108,13 +108,16 @@ def _deepspeed() -> int | None:
 
 
 def _gpu() -> dict[str, str]:
-    """UUID and PCI address of the CUDA device in use, spelt as the driver's tools do.
+    return gpu_texts(torch.cuda.get_device_properties(torch.cuda.current_device()))
+
+
+def gpu_texts(properties: Any) -> dict[str, str]:
+    """UUID and PCI address from the properties of the CUDA device in use, spelt as the driver's tools do.
 
     The device's own answer needs no mapping through ``CUDA_VISIBLE_DEVICES``. Under MIG the UUID is the instance's,
     which ``nvidia-smi -L`` writes with the prefix ``MIG-``; only the device's name tells the two apart. torch 2.1 knows
     neither: there the sidecar maps by index.
     """
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     told: dict[str, str] = {}
     uuid = str(getattr(properties, "uuid", "") or "")
     if uuid and getattr(torch.version, "hip", None) is None:
