@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hook_process import PRELUDE, train
 from straggler.hook.gpu_clock import gpu_is_open
 from straggler.wire import layout
 
@@ -95,3 +96,34 @@ def test_a_gpu_is_known_by_its_open_device(tmp_path: Path, targets: list[str], e
 def test_no_proc_is_no_gpu(tmp_path: Path) -> None:
     """Where descriptors cannot be listed, nothing is claimed."""
     assert gpu_is_open(str(tmp_path / "missing")) is False
+
+
+NAMESPACE = """
+import ctypes, os
+libc = ctypes.CDLL(None)
+if libc.unshare(0x00020000) or libc.mount(b"none", b"/", None, 0x44000, None):
+    print("no namespace")
+    raise SystemExit
+if libc.mount(b"tmpfs", b"/dev", b"tmpfs", 0, None):
+    print("no namespace")
+    raise SystemExit
+open("/dev/null", "w").close()
+"""
+"""A /dev of its own, in which a regular file may be called like a GPU."""
+
+
+@pytest.mark.parametrize(
+    ("promise", "expected", "reports"),
+    [("", "gpu_clock_missing", 1), (", gpu_synchronized=True", "measured", 0)],
+    ids=["asynchronous", "synchronized"],
+)
+def test_a_gpu_behind_the_hosts_back(tmp_path: Path, promise: str, expected: str, reports: int) -> None:
+    """On a GPU the host's clock cannot see waiting: from the first step on there is no own time, unless promised."""
+    prelude = NAMESPACE + PRELUDE.replace("world_size=2", "world_size=2" + promise)
+    done = train("gpu = open('/dev/nvidia0', 'w')\nsteps(40)", tmp_path, prelude=prelude, flags=())
+    if done.out:
+        pytest.skip("needs a mount namespace: root")
+
+    (ring,) = done.rings
+    assert (done.code, len(done.reports)) == (0, reports), done.err
+    assert {layout.OWN_REASONS[record.own_reason] for record in ring.records} == {expected}

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from straggler.hook.recorder import AS_BOOKED
-from straggler.hook.stopwatch import OUTSIDE, make_stopwatch
+from straggler.hook.book import AS_BOOKED
+from straggler.hook.marks import OUTSIDE
+from straggler.hook.stopwatch import make_stopwatch
 from straggler.wire import layout
 
 Make = Callable[..., Any]

@@ -12,12 +12,14 @@ import pytest
 from hook_process import Trained
 from hook_process import train as train_with_ring
 from straggler import StepTimer
+from straggler.hook.push import Pusher
 from straggler.wire import layout
 from straggler.wire.push import CONTENT_TYPE, PushBatch, decode_push
 
 PRELUDE = """
 import os, sys, time
 from straggler import StepTimer
+from straggler.hook.push import Pusher
 timer = StepTimer(run="r", rank=3, world_size=8, push=os.environ["URL"], push_token="secret")
 def steps(count):
     for _ in range(count):
@@ -150,14 +152,14 @@ def test_a_url_that_is_none(url: str) -> None:
 
 
 class Pushed:
-    """A timer in this process whose thread is driven by hand."""
+    """A timer in this process, and a pusher without its thread: what is sent is sent by the test."""
 
-    def __init__(self, url: str, **arguments: str) -> None:
-        self.timer = StepTimer(run="r", rank=0, world_size=2, push=url, **arguments)  # type: ignore[arg-type]
+    def __init__(self, url: str, directory: Path, token_file: str) -> None:
+        self.timer = StepTimer(run="r", rank=0, world_size=2, directory=directory, allow_any_filesystem=True)
+        session = self.timer._session
+        session.options = session.options._replace(push_url=url, push_token_file=token_file)
+        self.pusher = Pusher(session)
         self.step(1)
-        pusher = self.timer._session._pusher
-        assert pusher is not None
-        self.pusher = pusher
 
     def step(self, count: int) -> None:
         """Train."""
@@ -165,19 +167,24 @@ class Pushed:
             with self.timer.step():
                 pass
 
+    def close(self) -> None:
+        """Leave nothing open."""
+        self.pusher._forget_connection()
+        self.timer.close()
+
 
 @pytest.fixture
-def pushed(receiver: Receiver) -> Iterator[Callable[..., Pushed]]:
-    """Make timers that push; the thread itself waits for five seconds first, so what is sent is sent by the test."""
+def pushed(receiver: Receiver, tmp_path: Path) -> Iterator[Callable[..., Pushed]]:
+    """Make timers that push."""
     made: list[Pushed] = []
 
-    def make(**arguments: str) -> Pushed:
-        made.append(Pushed(receiver.url, **arguments))
+    def make(token_file: str = "") -> Pushed:
+        made.append(Pushed(receiver.url, tmp_path, token_file))
         return made[-1]
 
     yield make
     for one in made:
-        one.timer.close()
+        one.close()
 
 
 @pytest.mark.parametrize("status", [401, 429, 500, 503])
@@ -243,13 +250,10 @@ def test_a_sign_of_life_without_steps(receiver: Receiver, pushed: Callable[..., 
     assert [batch.live.arrivals for batch in receiver.batches] == [0, 1]
 
 
-def test_a_token_is_read_anew(
-    receiver: Receiver, pushed: Callable[..., Pushed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_is_read_anew(receiver: Receiver, pushed: Callable[..., Pushed], tmp_path: Path) -> None:
     """A token file that is replaced is used without a restart; until it is there, records wait."""
     file = tmp_path / "token"
-    monkeypatch.setenv("STRAGGLER_PUSH_TOKEN_FILE", str(file))
-    one = pushed()
+    one = pushed(token_file=str(file))
     missing = one.pusher._push()
     file.write_text("one\n")
     one.pusher._push()

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from sys import getrefcount
 from typing import TYPE_CHECKING
 
+from straggler.hook.book import Amounts
 from straggler.hook.guard import guarded, guarded_arrive, guarded_record
-from straggler.hook.recorder import Amounts
-from straggler.hook.stopwatch import OUTSIDE, Marks
+from straggler.hook.marks import OUTSIDE, Marks
 from straggler.wire import layout
 
 if TYPE_CHECKING:

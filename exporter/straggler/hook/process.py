@@ -14,6 +14,7 @@ import os
 import sys
 from typing import Protocol
 
+from straggler.hook.guard import attempt
 from straggler.wire import layout
 
 WANTED_ENDS = (SystemExit, KeyboardInterrupt, GeneratorExit)
@@ -66,7 +67,7 @@ def members() -> tuple[Member, ...]:
 
 def _after_fork() -> None:
     for member in _members:
-        member.orphan()
+        attempt(member.orphan)
     _members.clear()
 
 
@@ -75,7 +76,7 @@ def _goodbye() -> None:
         return  # inherited by a child that the fork handler did not see: it is not ours to say
     status = layout.STATUS_EXCEPTION if _ends_by_exception() else layout.STATUS_FINISHED
     for member in members():
-        member.close(status)
+        attempt(member.close, status)
 
 
 def _ends_by_exception() -> bool:

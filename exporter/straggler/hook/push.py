@@ -49,7 +49,9 @@ def start_pusher(session: Session) -> Pusher | None:
     if not is_right:
         session.warn("push", f"push URL {session.options.push_url[:80]!r} is none: nothing is pushed. Training goes on")
         return None
-    return Pusher(session)
+    pusher = Pusher(session)
+    pusher.start()
+    return pusher
 
 
 class Pusher:
@@ -71,6 +73,9 @@ class Pusher:
         self._failures = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="straggler-push", daemon=True)
+
+    def start(self) -> None:
+        """Begin to push."""
         self._thread.start()
 
     def stop(self, status: int, *, wait: bool) -> None:

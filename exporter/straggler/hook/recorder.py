@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import os
 import struct
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from straggler.errors import RingError
+from straggler.hook.book import BAD_CLOCK, MEASURED, MOST, MOST_FLOPS, NO_WAIT, Amounts, Book, is_count
 from straggler.wire import layout
 
 if TYPE_CHECKING:
@@ -47,64 +47,6 @@ _FLAG_TOKENS = layout.FLAG_TOKENS
 _FLAG_PROFILED = layout.FLAG_PROFILED
 _WITH_REST = _FLAG_PROFILED | layout.FLAG_ALLREDUCE | layout.FLAG_FLOPS | layout.FLAG_SAMPLES
 _LOOK_EVERY_NS = 100_000_000
-_QUEUE_RECORDS = 4096
-"""Records that wait for the push thread or for a scrape: 40 s at 100 steps a second. The oldest goes first."""
-
-MEASURED = 0
-NO_WAIT = layout.OWN_REASONS.index("no_wait_phase")
-BAD_CLOCK = layout.OWN_REASONS.index("bad_clock")
-AS_BOOKED = -1
-"""Instead of an own reason: the one in the book."""
-
-_MOST = 1 << 50
-"""Of anything in one step: what is more is a mistake."""
-_MOST_FLOPS = 1e30
-Amounts = tuple[Any, Any, Any, Any, Any, Any]
-"""What the loop says about one step, as it said it, or ``None``: number, tokens, samples, flops, allreduce_bytes,
-profiled. Plain, since it is made anew each time."""
-
-
-def is_count(value: Any, most: float = _MOST) -> bool:
-    """Whether a value is a plain number (of Python's or numpy's) of 0 to ``most``.
-
-    Nothing is asked of anything else: a tensor on a GPU would wait for the GPU.
-    """
-    if not isinstance(value, int | float) and type(value).__module__ != "numpy":
-        return False
-    return bool(0 <= value <= most)
-
-
-class Book:
-    """What changes rarely, or is changed from outside too."""
-
-    __slots__ = (
-        "allreduce_bytes",
-        "excluded",
-        "flags",
-        "flops",
-        "host_data_ns",
-        "own_reason",
-        "profiled_steps",
-        "queues",
-        "samples",
-    )
-
-    def __init__(self, own_reason: int) -> None:
-        self.own_reason = own_reason
-        """Index into ``layout.OWN_REASONS``; ``NO_WAIT`` until the loop marks its first wait."""
-        self.excluded = 0
-        """1 + index of the excluded phase that the rank is in, else 0: as the live block says it."""
-        self.samples = self.allreduce_bytes = self.profiled_steps = self.host_data_ns = 0
-        self.flops = 0.0
-        self.flags = 0
-        """Which amounts are known: set for good by the first one that the loop gives."""
-        self.queues: list[deque[bytes]] = []
-
-    def new_queue(self) -> deque[bytes]:
-        """A queue that gets each record from now on, for another thread to empty."""
-        queue: deque[bytes] = deque(maxlen=_QUEUE_RECORDS)
-        self.queues.append(queue)
-        return queue
 
 
 class Recorder(NamedTuple):
@@ -143,7 +85,7 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
         wall_clock: nanoseconds since the epoch.
         lost: told when the ring cannot be written any more.
         warn: told of an amount that is none, and of a clock that went back.
-        milestone: called at the first step, and then ever more rarely: for what is worth a look now and then.
+        milestone: called at the first wait and the first step, and then ever more rarely.
     """
     serial = totals = arrivals = arrivals_recorded = tokens = tokens_recorded = 0
     ring: RingWriter | None = None
@@ -172,10 +114,12 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
             host_data: see ``StepRecord.host_data_ns``.
         """
         nonlocal number, serial, totals, arrivals_recorded, tokens, tokens_recorded
+        if end >= look_at:
+            look(end)
         this = number + 1
         if amounts is not None:
             given, more_tokens, samples, flops, allreduce_bytes, profiled = amounts
-            if type(more_tokens) is int and 0 <= more_tokens <= _MOST:
+            if type(more_tokens) is int and 0 <= more_tokens <= MOST:
                 tokens += more_tokens
                 book.flags |= _FLAG_TOKENS
             elif more_tokens is not None:
@@ -236,8 +180,9 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
             if reason == BAD_CLOCK:
                 raise
             warn("clock", "the clock went back during a step: the step counts as failed, its own time is unknown")
-            wall, flags = max(wall, 0), flags | layout.FLAG_FAILED
-            record(max(end, 0), wall, [0] * layout.PHASE_COUNT, None, flags & ~_FLAG_OWN, BAD_CLOCK, 0)
+            flags = flags & ~_FLAG_OWN | layout.FLAG_FAILED
+            amounts = this, None, None, None, None, False  # the others are taken already
+            record(max(end, 0), max(wall, 0), [0] * layout.PHASE_COUNT, amounts, flags, BAD_CLOCK, 0)
             return
         grown = totals + from_bytes(counters, "little")
         counters[:] = grown.to_bytes(_COUNTERS_BYTES, "little")
@@ -247,8 +192,6 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
             rest = book.allreduce_bytes, book.flops, book.samples, book.profiled_steps, book.host_data_ns
             _pack_rest(block, _REST_AT, *rest)
         _pack_sum(block, _RECORD_SUM_AT, crc32(block_summed))
-        if end >= look_at:
-            look(end)
         if fd >= 0:
             try:
                 if lseek(fd, 0, 1) != offset:
@@ -293,7 +236,7 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
         if allreduce_bytes is not None and is_right("allreduce_bytes", allreduce_bytes):
             book.allreduce_bytes += int(allreduce_bytes)
             book.flags |= layout.FLAG_ALLREDUCE
-        if flops is not None and is_right("flops", flops, _MOST_FLOPS):
+        if flops is not None and is_right("flops", flops, MOST_FLOPS):
             book.flops += float(flops)
             book.flags |= layout.FLAG_FLOPS
         return int(given) if given is not None and is_right("number", given) else this
@@ -304,7 +247,7 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
             take_tokens(more_tokens)
         take_rest(0, None, samples, flops, allreduce_bytes)
 
-    def is_right(name: str, value: Any, most: float = _MOST) -> bool:
+    def is_right(name: str, value: Any, most: float = MOST) -> bool:
         if is_count(value, most):
             return True
         kind = type(value).__name__
@@ -316,6 +259,7 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
         arrivals += 1
         if book.own_reason == NO_WAIT and not book.excluded:
             book.own_reason = MEASURED
+            milestone()
         if fd >= 0:
             _pack_live(live_block, 0, arrivals, serial, now, wall_clock(), layout.STATUS_RUNNING, book.excluded)
             _pack_sum(live_block, _LIVE_SUM_AT, crc32(live_summed))

@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING
 
 from straggler.errors import RingError
 from straggler.hook import process
+from straggler.hook.book import MEASURED, NO_WAIT, Book
 from straggler.hook.gpu_clock import gpu_is_open
 from straggler.hook.guard import Reporter, attempt
 from straggler.hook.loop import Loop
+from straggler.hook.marks import DEAD, NOBODY
 from straggler.hook.opening import open_ring
 from straggler.hook.options import Options
-from straggler.hook.recorder import MEASURED, NO_WAIT, Book, make_recorder
-from straggler.hook.stopwatch import DEAD, NOBODY, make_stopwatch
+from straggler.hook.recorder import make_recorder
+from straggler.hook.stopwatch import make_stopwatch
 from straggler.wire import layout
 from straggler.wire.records import Identity
 
@@ -175,9 +177,10 @@ class Session:
 
     def check_clock(self) -> None:
         """Withdraw own time if a GPU turns out to run behind the host's back. Asked ever more rarely."""
-        if self.book.own_reason != MEASURED or self.identity.world_size == 1 or self.options.gpu_synchronized:
+        identity = self.identity
+        if self.book.own_reason != MEASURED or identity.world_size == 1 or identity.clock == "cuda":
             return
-        if gpu_is_open():
+        if not self.options.gpu_synchronized and gpu_is_open():
             self.book.own_reason = GPU_CLOCK
             self.warn(
                 "gpu_clock",
@@ -238,7 +241,7 @@ class Session:
         """Say goodbye in a ring. The descriptor is given back by the thread that writes, or by nobody."""
         self.book.excluded = 0
         now = self.watch.clock()
-        attempt(lambda: ring.write_live(self.recorder.live(status, now)))
+        attempt(lambda: ring.say_goodbye(self.recorder.live(status, now)))
         if close:
             attempt(ring.close)
         else:

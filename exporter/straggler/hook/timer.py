@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from straggler import __version__
 from straggler.hook import process
+from straggler.hook.book import Amounts, is_count
 from straggler.hook.data import TimedLoader, timed
 from straggler.hook.guard import Reporter, attempt, guarded
 from straggler.hook.identity import find_identity, with_changes
+from straggler.hook.marks import DEAD, NOBODY, Marks
 from straggler.hook.options import Options, find_options, is_disabled
-from straggler.hook.recorder import Amounts, is_count
 from straggler.hook.session import Session
-from straggler.hook.stopwatch import DEAD, NOBODY, Marks
 from straggler.wire import layout
 from straggler.wire.records import Identity
 
