@@ -79,6 +79,8 @@ def test_interrupt_at_every_line(rank: Make) -> None:
         assert [record.serial for record in records] == list(range(1, len(records) + 1))
         assert all(sum(record.phase_ns) == record.wall_ns for record in records)
         assert records[-1].total_wall_ns <= one.clock.now - begun, f"line {at}: time was booked twice"
+        assert records[-1].total_wall_ns == sum(record.wall_ns for record in records), f"line {at}"
+        assert records[-1].total_steps == len(records), f"line {at}"
         for record in records[-4:]:
             assert (record.wall_ns, record.own_ns, record.flags & layout.FLAG_FAILED) == (15_000_000, 10_000_000, 0)
         assert one.ring.live.excluded_phase is None, f"line {at}"

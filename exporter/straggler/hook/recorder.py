@@ -6,8 +6,10 @@ variables, for speed. Two more things are not what one would write first:
 - The totals in a record are sixteen 64-bit counters in a row. They are kept as *one* integer of sixteen digits of 64
   bits, little end first, as the record spells them: one addition adds a step to all of them. No digit overflows into
   the next, since none gets near 2**64.
-- The record is written to the ring first and counted afterwards. An interrupt between the two leaves the step
-  uncounted, and the next record takes its serial again. So the ring never has a gap that a reader would wait for.
+- The record is written to the ring first and counted afterwards, by storing one tuple. An interrupt before that leaves
+  the step uncounted: the next record takes its serial again and its time along. So the ring never has a gap that a
+  reader would wait for, and no total is ever wrong. An interrupt after it, before the stopwatch knows that the step is
+  over, shows by the next step beginning before this one's end.
 """
 
 from __future__ import annotations
@@ -87,7 +89,9 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
         warn: told of an amount that is none, and of a clock that went back.
         milestone: called at the first wait and the first step, and then ever more rarely.
     """
-    serial = totals = arrivals = arrivals_recorded = tokens = tokens_recorded = 0
+    arrivals = tokens = 0
+    written = 0, 0, 0, 0, number, 0
+    """Serial, totals (see the top of this file), arrivals, tokens, number and end of the last record."""
     ring: RingWriter | None = None
     fd, offset, capacity = -1, 0, 1
     look_at = looks = 0
@@ -113,10 +117,11 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
             reason: index into ``layout.OWN_REASONS``, or ``AS_BOOKED``.
             host_data: see ``StepRecord.host_data_ns``.
         """
-        nonlocal number, serial, totals, arrivals_recorded, tokens, tokens_recorded
+        nonlocal tokens, written
         if end >= look_at:
             look(end)
-        this = number + 1
+        serial, totals, arrivals_recorded, tokens_recorded, this, last_end = written
+        this += 1
         if amounts is not None:
             given, more_tokens, samples, flops, allreduce_bytes, profiled = amounts
             if type(more_tokens) is int and 0 <= more_tokens <= MOST:
@@ -130,6 +135,8 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
                 flags |= _FLAG_PROFILED
         flags |= book.flags
         if reason < 0:
+            if end - wall < last_end and serial:
+                wall = -1
             reason = book.own_reason
         phases[_OTHER] += wall - sum(phases)
         data, h2d, forward, backward, wait, optimizer, checkpoint, evaluation, other = phases
@@ -179,10 +186,11 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
         except struct.error:
             if reason == BAD_CLOCK:
                 raise
-            warn("clock", "the clock went back during a step: the step counts as failed, its own time is unknown")
+            warn("clock", "a step's times do not fit (a clock that went back, or Ctrl-C): it counts as failed")
+            wall = max(end - last_end, 0) if serial else 0
             flags = flags & ~_FLAG_OWN | layout.FLAG_FAILED
             amounts = this, None, None, None, None, False  # the others are taken already
-            record(max(end, 0), max(wall, 0), [0] * layout.PHASE_COUNT, amounts, flags, BAD_CLOCK, 0)
+            record(max(end, 0), wall, [0] * layout.PHASE_COUNT, amounts, flags, BAD_CLOCK, 0)
             return
         grown = totals + from_bytes(counters, "little")
         counters[:] = grown.to_bytes(_COUNTERS_BYTES, "little")
@@ -200,11 +208,7 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
                     raise RingError("a record was written only in part: there is no space")  # noqa: TRY301
             except (OSError, RingError) as error:
                 lost(error)
-        serial += 1
-        totals = grown
-        arrivals_recorded = arrivals
-        tokens_recorded = tokens
-        number = this
+        written = serial + 1, grown, arrivals, tokens, this, end
         if queues:
             for queue in queues:
                 queue.append(bytes(block))
@@ -261,7 +265,7 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
             book.own_reason = MEASURED
             milestone()
         if fd >= 0:
-            _pack_live(live_block, 0, arrivals, serial, now, wall_clock(), layout.STATUS_RUNNING, book.excluded)
+            _pack_live(live_block, 0, arrivals, written[0], now, wall_clock(), layout.STATUS_RUNNING, book.excluded)
             _pack_sum(live_block, _LIVE_SUM_AT, crc32(live_summed))
             try:
                 if lseek(fd, 0, 1) != offset:
@@ -272,7 +276,7 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
                 lost(error)
 
     def live(status: int, now: int) -> bytearray:
-        _pack_live(live_block, 0, arrivals, serial, now, wall_clock(), status, book.excluded)
+        _pack_live(live_block, 0, arrivals, written[0], now, wall_clock(), status, book.excluded)
         _pack_sum(live_block, _LIVE_SUM_AT, crc32(live_summed))
         return live_block
 
@@ -298,7 +302,7 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
         add=add,
         write_live=write_live,
         live=live,
-        glance=lambda: (arrivals, serial, book.excluded),
+        glance=lambda: (arrivals, written[0], book.excluded),
         set_ring=set_ring,
         ring=lambda: ring,
     )

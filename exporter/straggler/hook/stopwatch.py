@@ -158,9 +158,9 @@ def make_stopwatch(clock: Callable[[], int], rare: Rare) -> Stopwatch:  # noqa: 
             left_open = phase
             if left_open != OUTSIDE:
                 book(now)
-            wall, start = now - start, now
-            done, spent = spent, [0, 0, 0, 0, 0, 0, 0, 0, 0]
-            record(now, wall, done, self.amounts, 0 if kind is None else _FAILED, AS_BOOKED, 0)
+            record(now, now - start, spent, self.amounts, 0 if kind is None else _FAILED, AS_BOOKED, 0)
+            spent = [0, 0, 0, 0, 0, 0, 0, 0, 0]
+            start = now
             if left_open != OUTSIDE:
                 restart(now)
                 rare.phase_left_open(left_open, now)
