@@ -1,6 +1,7 @@
 # make demo    a straggler, from the training step to the alert, on this machine
 # make test    everything that decides whether a change may land
 # make check   the quick loop, under two minutes: no GPU, no servers
+# make test-torch  the tests of the PyTorch hook on the oldest and the newest torch (several GB)
 # make bench   the budgets of the hook and the sidecar, side by side with the alternatives
 # make dashboards          writes dashboards/*.json from dashboards/src
 # make dashboards-test     the dashboards' own tests: source, schema, lint, every query against a real Prometheus
@@ -9,7 +10,7 @@
 # make bench-rules  what the rules cost in Prometheus and VictoriaMetrics with 16,384 ranks
 # make deploy-test  the deploy files before Helm, Kubernetes' schemas, systemd, hadolint, shellcheck (downloads 470 MB)
 # make golden  rewrites expected pages and generated documents; read the diff
-.PHONY: demo test check bench deploy-test golden env servers lint types imports quick clean
+.PHONY: demo test test-torch check bench deploy-test golden env servers lint types imports quick clean
 .DEFAULT_GOAL := help
 VENV := .venv/bin
 
@@ -38,9 +39,13 @@ check: lint types imports quick
 test: servers lint types imports
 	$(VENV)/pytest -q
 
+test-torch:
+	@.ci/test-torch
+
 bench: env
 	$(VENV)/python tests/bench/hook.py
 	$(VENV)/python tests/bench/sidecar.py
+	$(VENV)/python -c 'import torch' 2>/dev/null && $(VENV)/python tests/bench/torch.py || echo 'no torch here: its bench is skipped'
 
 .PHONY: verdicts bench-rules
 verdicts: servers

@@ -353,6 +353,32 @@ def test_optimizers_that_step_inside_backward_make_one_step_of_it(instrument: In
     assert len(steps_of(instrument)) == 4
 
 
+def test_a_loop_that_lives_by_autograd_grad_trains(instrument: Instrument) -> None:
+    """Gradients that the loop assigns itself make steps too."""
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        gradients = torch.autograd.grad(model(torch.randn(3, 4)).sum(), list(model.parameters()))
+        for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+
+    assert len(steps_of(instrument)) == 3
+
+
+@pytest.mark.usefixtures("group")
+def test_of_several_losses_the_first_that_autograd_meets_begins(instrument: Instrument) -> None:
+    """``backward`` of a list whose first loss is of no model: the model's reducer is waited for all the same."""
+    model = nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        aside = torch.ones(1, requires_grad=True).sum()
+        torch.autograd.backward([aside, model(torch.randn(3, 4)).sum()])
+        optimizer.step()
+
+    assert all(step.wait_ns > 0 for step in steps_of(instrument))
+
+
 def test_lbfgs_makes_one_step_of_many_closures(instrument: Instrument) -> None:
     """An optimizer that evaluates its closure several times steps once."""
     model = nn.Linear(4, 1)

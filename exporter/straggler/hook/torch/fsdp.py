@@ -55,9 +55,13 @@ def install(tracker: Tracker) -> None:
 
     for package in _PACKAGES_FSDP2:
         late.when_imported(
-            tracker, f"{package}._fsdp_param_group", lambda _, found: watch(found.FSDPParamGroup, _GROUP)
+            tracker,
+            f"{package}._fsdp_param_group",
+            lambda _, found: watch(getattr(found, "FSDPParamGroup", None), _GROUP),
         )
-        late.when_imported(tracker, f"{package}._fsdp_state", lambda _, found: watch(found.FSDPState, _STATE))
+        late.when_imported(
+            tracker, f"{package}._fsdp_state", lambda _, found: watch(getattr(found, "FSDPState", None), _STATE)
+        )
     late.when_imported(tracker, "torch.distributed.fsdp._runtime_utils", lambda _, found: watch(found, _FSDP1))
 
 

@@ -39,7 +39,9 @@ def _install_eager(tracker: Tracker, module: Any) -> None:
 
 
 def _install_compiled(tracker: Tracker, module: Any) -> None:
-    patches.replace(module.OutputGraph, "call_user_compiler", lambda original: _inspects(tracker, original))
+    patches.replace(
+        getattr(module, "OutputGraph", None), "call_user_compiler", lambda original: _inspects(tracker, original)
+    )
 
 
 def _compiles(tracker: Tracker, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -192,14 +192,20 @@ class Tracker:
             self._optimizer_steps(_IN_BACKWARD)
 
     @guarded
-    def watch_end_of_backward(self, root: Any, reducers: waits.Reducers) -> Callable[[], None] | None:
+    def gradients_computed(self) -> None:
+        """Gradients came some other way than by ``backward``: whoever steps on them trains."""
+        if not self._off and not self._elsewhere():
+            self._backward_count += 1
+
+    @guarded
+    def watch_end_of_backward(self, roots: list[Any], reducers: waits.Reducers) -> Callable[[], None] | None:
         """Bracket what the reducer does at the end of the coming backward; returns how to take that back."""
-        if root is None or not self.running or not reducers.synchronize():
+        if not roots or not self.running or not reducers.synchronize():
             return None
         if patches.compiled_backward():
             self._hidden = True  # a callback of ours would be compiled in; and the reducer is
             return None
-        return waits.bracket_finalize(self, root)
+        return waits.bracket_finalize(self, roots)
 
     @guarded
     def queue(self, engine: Any, callback: Callable[[], None]) -> None:

@@ -57,6 +57,7 @@ def install(tracker: Tracker, reducers: Reducers, on_ddp: Callable[[Any], None])
     ``on_ddp`` is called with each DistributedDataParallel when it has been made.
     """
     patches.replace(torch.autograd, "backward", lambda original: _backward(tracker, reducers, original))
+    patches.replace(torch.autograd, "grad", lambda original: _gradients(tracker, original))
     if not dist.is_available():
         return
     patches.replace(nn.parallel.DistributedDataParallel, "__init__", lambda original: _made(on_ddp, original))
@@ -89,9 +90,9 @@ def _backward(tracker: Tracker, reducers: Reducers, original: Callable[..., Any]
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if patches.compiling():
             return original(tensors, *args, **kwargs)
-        root = _root(tensors)
-        token = tracker.begin_backward(root)
-        remove = tracker.watch_end_of_backward(root, reducers) if token is not None else None
+        roots = _roots(tensors)
+        token = tracker.begin_backward(roots[0] if roots else None)
+        remove = tracker.watch_end_of_backward(roots, reducers) if token is not None else None
         try:
             return original(tensors, *args, **kwargs)
         finally:
@@ -102,15 +103,24 @@ def _backward(tracker: Tracker, reducers: Reducers, original: Callable[..., Any]
     return backward
 
 
-def _root(tensors: Any) -> torch.Tensor | None:
-    """The tensor whose gradient comes first. ``None`` for a gradient edge, or what may be iterated once only."""
-    for tensor in tensors if isinstance(tensors, (list, tuple)) else (tensors,):
-        if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
-            return tensor
-    return None
+def _gradients(tracker: Tracker, original: Callable[..., Any]) -> Callable[..., Any]:
+    """``autograd.grad`` waits for nobody, but a loop that lives by it trains as well."""
+
+    def grad(*args: Any, **kwargs: Any) -> Any:
+        if not patches.compiling():
+            tracker.gradients_computed()
+        return original(*args, **kwargs)
+
+    return grad
 
 
-def bracket_finalize(tracker: Tracker, root: torch.Tensor) -> Callable[[], None]:
+def _roots(tensors: Any) -> list[torch.Tensor]:
+    """The tensors that gradients begin with; none for gradient edges, and for what may be iterated once only."""
+    given = tensors if isinstance(tensors, (list, tuple)) else (tensors,)
+    return [tensor for tensor in given if isinstance(tensor, torch.Tensor) and tensor.requires_grad]
+
+
+def bracket_finalize(tracker: Tracker, roots: list[torch.Tensor]) -> Callable[[], None]:
     """Put A and B around what the reducer does at the end of the coming backward; returns how to take it back."""
     engine = torch.autograd.Variable._execution_engine  # noqa: SLF001 - the one way to run code at the end of backward
 
@@ -118,6 +128,17 @@ def bracket_finalize(tracker: Tracker, root: torch.Tensor) -> Callable[[], None]
         token = tracker.begin_wait(arrival=True)
         tracker.queue(engine, lambda: tracker.end(token))
 
-    handle = root.register_hook(lambda _gradient: tracker.queue(engine, arrived))
-    remove: Callable[[], None] = handle.remove
+    queued: list[bool] = []
+
+    def first(_gradient: Any) -> None:
+        if not queued:  # whichever root autograd comes to first
+            queued.append(True)
+            tracker.queue(engine, arrived)
+
+    handles = [root.register_hook(first) for root in roots]
+
+    def remove() -> None:
+        for handle in handles:
+            handle.remove()
+
     return remove
