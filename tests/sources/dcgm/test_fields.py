@@ -168,6 +168,15 @@ def test_table_and_catalogue_agree() -> None:
     values = {field.attribute for field in FIELDS if field.into in (Into.VALUE, Into.UTILIZATION)}
     reasons = {field.attribute for field in FIELDS if field.into is Into.EVENT_SECONDS}
     elsewhere = {"gpu_info", "gpu_clocks_event_reason", "gpu_clocks_event_seconds_total"}
+    elsewhere |= {
+        # what NVML alone tells
+        "gpu_row_remap_pending",
+        "gpu_xid_events_total",
+        "gpu_xid_events_by_number_total",
+        "gpu_pcie_correctable_errors_total",
+        "gpu_pcie_non_fatal_errors_total",
+        "gpu_pcie_fatal_errors_total",
+    }
 
     assert {f"gpu_{attribute}" for attribute in values} == {metric.name for metric in GPU_METRICS} - elsewhere
     assert reasons <= set(CLOCKS_EVENT_REASONS)
