@@ -234,6 +234,52 @@ def test_amounts_are_added_up(rank: Make) -> None:
     assert last.total_profiled_steps == 1
 
 
+class Tensor:
+    """Would wait for a GPU if it were asked for its value."""
+
+    def __index__(self) -> int:
+        """Wait."""
+        raise AssertionError("asked")
+
+    __float__ = __int__ = __le__ = __ge__ = __bool__ = __index__
+
+
+class NumpyArray:
+    """Two numbers of numpy's."""
+
+    ndim = 1
+
+
+class NumpyScalar(int):
+    """One number of numpy's."""
+
+    ndim = 0
+
+
+NumpyArray.__module__ = NumpyScalar.__module__ = "numpy"
+
+
+@pytest.mark.parametrize(
+    ("value", "taken"),
+    [(7, 7), (7.0, 7), (NumpyScalar(7), 7), (0, 0)]
+    + [(value, None) for value in (-1, 1e300, float("nan"), "7", [7], Tensor(), NumpyArray(), object())],
+)
+def test_only_plain_numbers_are_amounts(
+    rank: Make, caplog: pytest.LogCaptureFixture, value: Any, taken: int | None
+) -> None:
+    """Anything else is ignored with one line, without asking it for its value, and the step counts all the same."""
+    one = rank()
+    for _ in range(3):
+        with one.timer.step(tokens=value, samples=value):
+            pass
+
+    last = one.records[-1]
+    assert last.total_steps == 3
+    assert last.total_tokens == last.total_samples == 3 * (taken or 0)
+    assert bool(last.flags & layout.FLAG_TOKENS) == (taken is not None)
+    assert len(caplog.records) == (0 if taken is not None else 2)
+
+
 def test_step_inside_step_is_ignored(rank: Make, caplog: pytest.LogCaptureFixture) -> None:
     """An adapter and a loop that both mark the step make one of it, said once."""
     one = rank()

@@ -199,6 +199,41 @@ if libc.unshare(0x00020000) or libc.mount(b"none", b"/", None, 0x44000, None) or
     assert "No space left" in done.reports[0]
 
 
+@pytest.mark.parametrize(
+    ("prepare", "reports", "place"),
+    [
+        ("", 0, "/dev/shm/straggler-65534"),
+        ("os.mkdir('/run/straggler', 0o500)", 1, "/dev/shm/straggler-65534"),
+        ("os.mkdir('/run/straggler'); os.chmod('/run/straggler', 0o3733)", 0, "/run/straggler"),
+    ],
+    ids=["not there", "not for us", "there"],
+)
+def test_default_places(tmp_path: Path, prepare: str, reports: int, place: str) -> None:
+    """The shared directory if it is there; else the user's own, with a line if the shared one may not be used."""
+    body = f"""
+import ctypes, logging, os
+from straggler import StepTimer
+libc = ctypes.CDLL(None)
+if libc.unshare(0x00020000) or libc.mount(b"none", b"/", None, 0x44000, None):
+    print("no namespace")
+    raise SystemExit
+for point in (b"/run", b"/dev/shm"):
+    if libc.mount(b"tmpfs", point, b"tmpfs", 0, b"mode=1777"):
+        print("no namespace")
+        raise SystemExit
+{prepare}
+os.setgid(65534), os.setuid(65534)
+"""
+    finish = "steps(3)\nprint(os.path.dirname(timer.ring_path))"
+    done = train(finish, tmp_path, prelude=body + PRELUDE, environment={"STRAGGLER_DIR": ""})
+    if done.out == "no namespace\n":
+        pytest.skip("needs a mount namespace: root")
+
+    assert (done.code, done.out, len(done.reports)) == (0, place + "\n", reports), done.err
+    if reports:
+        assert "/run/straggler: Permission denied" in done.err
+
+
 def test_copies_measure_nothing(rings: Path) -> None:
     """A model that holds the timer can be pickled, copied and sent to a worker; the copies are silent."""
     done = train(

@@ -29,8 +29,10 @@ def is_count(value: Any, most: float = MOST) -> bool:
 
     Nothing is asked of anything else: a tensor on a GPU would wait for the GPU.
     """
-    if not isinstance(value, int | float) and type(value).__module__ != "numpy":
-        return False
+    if not isinstance(value, int | float):
+        is_scalar = type(value).__module__ == "numpy" and not getattr(value, "ndim", 1)
+        if not is_scalar or isinstance(value, str | bytes):
+            return False
     return bool(0 <= value <= most)
 
 

@@ -117,7 +117,8 @@ class Session:
         live = bytes(self.recorder.live(layout.STATUS_RUNNING, self.watch.clock()))
         keep = {ring.path for other in process.members() if (ring := getattr(other, "ring", None)) is not None}
         try:
-            return open_ring(self.options, self.identity, live, (self.wall_clock(), self.watch.clock()), keep)
+            times_ns = self.wall_clock(), self.watch.clock()
+            return open_ring(self.options, self.identity, live, times_ns, keep=keep, warn=self.warn)
         except RingError as error:
             self.warn("ring", f"no step ring, so this rank is not seen: {error}. Training goes on")
             return None

@@ -46,8 +46,9 @@ class StepTimer:
     Args:
         run: name of the training run, the same on all its ranks. Default: from the launcher's environment.
         rank: global rank. Default: from the launcher's environment; 0 of 1 for a process that none started.
-        world_size, local_rank, peer_group: likewise. ``peer_group`` names the ranks that do the same work, e.g. one
-            pipeline stage.
+        world_size: likewise.
+        local_rank: likewise.
+        peer_group: names the ranks that do the same work, e.g. one pipeline stage.
         step: number of steps done before, e.g. by the checkpoint that training resumes from.
         directory: for the step ring; on tmpfs. Default: ``/run/straggler``, else the user's own in ``/dev/shm``.
         push: ``http(s)://host:port/api/v1/push`` of a sidecar that shares no directory with this process.
@@ -59,7 +60,7 @@ class StepTimer:
         clock: nanoseconds that never go back.
         wall_clock: nanoseconds since the epoch.
 
-    Each of the first nine can be set in the environment as ``STRAGGLER_…`` too (docs/step-ring.md lists them), and
+    What is not given here can be set in the environment as ``STRAGGLER_…``; docs/step-ring.md lists the variables.
     ``STRAGGLER_DISABLED=1`` switches all of this off.
     """
 
