@@ -25,7 +25,9 @@ def tool(name: str) -> str:
     return found
 
 
-def run(*command: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> tuple[int, str]:
+def run(
+    *command: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None, seconds: float = 100
+) -> tuple[int, str]:
     """Exit code of a command, and all that it said."""
     done = subprocess.run(
         [str(word) for word in command],
@@ -35,7 +37,7 @@ def run(*command: str | Path, cwd: Path | None = None, env: Mapping[str, str] | 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=100,
+        timeout=seconds,
         check=False,
     )
     return done.returncode, done.stdout

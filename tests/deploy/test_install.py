@@ -32,10 +32,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def install(root: Path, *arguments: str) -> tuple[int, str]:
     """Run the script with another root."""
-    return run(INSTALL, *arguments, env={**os.environ, "DESTDIR": str(root)})
+    return run(INSTALL, *arguments, env={**os.environ, "DESTDIR": str(root)}, seconds=280)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_what_the_unit_starts_is_there_and_runs(installed: Path) -> None:
     """The unit's own program runs from the new environment alone."""
     unit = (installed / "usr/lib/systemd/system/straggler-exporter.service").read_text(encoding="utf-8")
@@ -51,6 +52,7 @@ def test_what_the_unit_starts_is_there_and_runs(installed: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_an_upgrade_keeps_the_settings_and_a_removal_leaves_only_them(installed: Path) -> None:
     """What the administrator wrote survives; everything else goes, and only what was ours."""
     settings = installed / "etc/default/straggler-exporter"

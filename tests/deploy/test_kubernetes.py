@@ -23,7 +23,14 @@ FOREIGN = {"JobSet", "PyTorchJob", "ClusterTrainingRuntime", "TrainJob", "VMRule
 """Kinds whose schemas are in no package; their pods are checked."""
 
 EVERYTHING = {
-    "podMonitor": {"enabled": True, "inPod": True, "labels": {"release": "kps"}, "cluster": "c1", "honorLabels": True},
+    "podMonitor": {
+        "enabled": True,
+        "inPod": True,
+        "labels": {"release": "kps"},
+        "cluster": "c1",
+        "honorLabels": True,
+        "endpoint": {"scheme": "https"},
+    },
     "prometheusRule": {"enabled": True, "labels": {"release": "kps"}, "namespace": "monitoring"},
     "vmRule": {"enabled": True},
     "dashboards": {"enabled": True, "annotations": {"grafana_folder": "Training"}},

@@ -92,6 +92,8 @@ def test_rings_are_read_from_inside_the_sandbox_and_nobody_touches_anothers() ->
     running = set(re.findall(r'^training_rank_state\{.*run="(\w+)".*state="running"\} 1\.0$', said, re.MULTILINE))
     assert running == {"first", "second"}, said + log
     assert re.search(r'^training_rank_host_run_delay_seconds_total\{.*run="first"\} ', said, re.MULTILINE), said
+    # NVML's library is not here; that the binding found it absent, and did not fail, shows that ctypes works in there.
+    assert re.search(r'^straggler_exporter_source_state\{.*source="nvml",state="absent"\} 1\.0$', said, re.MULTILINE)
     assert f"MODE 640 {JOB} {SIDECAR}" in said
     assert [line for line in said.splitlines() if line.startswith(("CANNOT", "SIDECAR"))] == [
         "CANNOT list",

@@ -84,6 +84,13 @@ def test_the_hook_knows_a_task(scripts: Path) -> None:
     assert environment["STRAGGLER_DIR"] == str(scripts.parent / "rings")
 
 
+def test_the_hooks_own_choice_is_not_forced_on_it(scripts: Path) -> None:
+    """Where the directory is the default one, the hook keeps its second choice for containers that lack the first."""
+    (scripts / "straggler.conf").unlink()
+
+    assert "STRAGGLER_DIR" not in task_environment(scripts, TASK)
+
+
 def test_a_heterogeneous_job_is_one_run(scripts: Path) -> None:
     """Its components have different job ids, and their ranks train together."""
     runs = {
