@@ -180,7 +180,7 @@ def state(**answers: Any) -> types.ModuleType:
 @pytest.fixture
 def no_meshes() -> None:
     """Without what other tests left."""
-    facts._meshes.clear()
+    facts._stage_of_mesh.clear()
 
 
 @pytest.mark.usefixtures("no_meshes")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,8 +16,9 @@ import torch.distributed as dist
 
 from straggler.hook.guard import attempt
 
-_meshes: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Device meshes with named dimensions, as ``remember_mesh`` met them."""
+_stage_of_mesh: list[int] = []
+"""This rank's place in the pipeline dimension of the newest device mesh that has one, as ``remember_mesh`` met it. Not
+the mesh: a loop may well keep nothing but the groups that it got from it."""
 _PIPELINE_NAMES = ("pp", "pipe", "pipeline", "stage")
 
 
@@ -57,8 +57,11 @@ def find(root: Any) -> Known:
 
 def remember_mesh(mesh: Any) -> None:
     """A device mesh was made; those with a pipeline dimension tell the stage."""
-    if any(name in _PIPELINE_NAMES for name in getattr(mesh, "mesh_dim_names", None) or ()):
-        _meshes.add(mesh)
+    names = list(getattr(mesh, "mesh_dim_names", None) or ())
+    coordinate = mesh.get_coordinate() if any(name in _PIPELINE_NAMES for name in names) else None
+    for name in _PIPELINE_NAMES:
+        if coordinate is not None and name in names:
+            _stage_of_mesh[:] = [int(coordinate[names.index(name)])]
 
 
 def _stage() -> int | None:
@@ -87,12 +90,7 @@ def _megatron() -> int | None:
 
 
 def _device_mesh() -> int | None:
-    for mesh in list(_meshes):
-        for name in _PIPELINE_NAMES:
-            if name in mesh.mesh_dim_names:
-                place = mesh.mesh_dim_names.index(name)
-                return None if mesh.get_coordinate() is None else int(mesh.get_coordinate()[place])
-    return None
+    return _stage_of_mesh[0] if _stage_of_mesh else None
 
 
 def _deepspeed() -> int | None:

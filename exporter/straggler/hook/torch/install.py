@@ -12,7 +12,6 @@ from straggler.hook.guard import guarded
 from straggler.hook.torch import (
     boundaries,
     evaluation,
-    facts,
     fsdp,
     functional,
     graphs,
@@ -69,11 +68,11 @@ class Instrument:
         self.tracker.stop()
 
 
-def _watch_meshes(_tracker: Tracker, module: Any) -> None:
+def _watch_meshes(tracker: Tracker, module: Any) -> None:
     def made(original: Callable[..., None]) -> Callable[..., None]:
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 - it stands in for that method
             original(self, *args, **kwargs)
-            facts.remember_mesh(self)
+            tracker.mesh_made(self)
 
         return __init__
 

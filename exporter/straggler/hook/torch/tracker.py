@@ -337,6 +337,11 @@ class Tracker:
         atexit.register(self.flush)
         return self._meter
 
+    @guarded
+    def mesh_made(self, mesh: Any) -> None:
+        """A device mesh may tell which pipeline stage this rank is."""
+        facts.remember_mesh(mesh)
+
     def _look_again(self) -> None:
         """What may become known, or change, while training runs: asked ever more rarely."""
         timer = self.timer
