@@ -20,8 +20,9 @@ Made by `make verdicts`; do not edit. What is simulated, how, and what it cannot
 
 Every scenario is a run of half an hour or more, simulated step by step with an exact barrier, watched by the real
 liveness code, and turned into series by the real metric families. The shipped rules are evaluated by Prometheus' own
-engine (`promtool test rules`: its `for`, `keep_firing_for`, staleness and order of groups) every 15 s; the embedded
-policy looks at the same pages at the same moments. The scenarios were written down before any of them had run, and
+engine (`promtool test rules`: its `for`, `keep_firing_for`, staleness and order of groups) every 15 s, groups with a
+longer interval too: live, these add up to that interval. The embedded policy looks at the same pages at the same
+moments. The scenarios were written down before any of them had run, and
 thresholds were tuned on other seeds than those of the figures below.
 """
 

@@ -125,7 +125,7 @@ def asked() -> frozenset[str]:
 def bare_rules(directory: Path, files: Iterable[Path] = FILES) -> list[Path]:
     """Write rule files without annotations; recording rules first."""
     written = []
-    for file in sorted(files, key=lambda path: "recording" not in f"{path.parent.name}-{path.name}"):
+    for file in sorted(files, key=lambda path: ("recording" not in f"{path.parent.name}-{path.name}", path.name)):
         document = yaml.safe_load(file.read_text("utf-8"))
         for group in document["groups"]:
             for rule in group["rules"]:
