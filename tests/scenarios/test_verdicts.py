@@ -38,6 +38,7 @@ NAMES = (
 
 @pytest.mark.servers
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_every_run_gets_what_it_deserves() -> None:
     """Nothing is missed, nothing invented, and both ways agree, alert by alert."""
     chosen = [scenario for scenario in SCENARIOS if scenario.name in NAMES]
