@@ -9,6 +9,9 @@
 # make verdicts  how often the verdicts are right: docs/verdicts.md, about ten minutes
 # make bench-rules  what the rules cost in Prometheus and VictoriaMetrics with 16,384 ranks
 # make deploy-test  the deploy files before Helm, Kubernetes' schemas, systemd, hadolint, shellcheck (downloads 470 MB)
+# make faults  what training and the page do under each fault, as a table; five minutes
+# make soak    an hour of training in five minutes: memory, descriptors and series of the sidecar
+# make fuzz    hostile inputs guided by coverage (installs Atheris in build/fuzz)
 # make golden  rewrites expected pages and generated documents; read the diff
 .PHONY: demo test test-torch check bench deploy-test golden env servers lint types imports quick clean
 .DEFAULT_GOAL := help
@@ -70,3 +73,15 @@ golden: env
 
 clean:
 	rm -rf .venv build dist
+
+.PHONY: faults soak fuzz
+faults: env
+	$(VENV)/python tests/faults/table.py
+soak: env
+	$(VENV)/python tests/faults/soak.py $(SOAK_FLAGS)
+FUZZ_SECONDS ?= 60
+fuzz: build/fuzz/bin/python
+	for target in rings pushes pages; do build/fuzz/bin/python tests/faults/guided.py $$target $(FUZZ_SECONDS) || exit 1; done
+build/fuzz/bin/python:
+	python3 -m venv build/fuzz
+	build/fuzz/bin/pip install -q -c constraints.txt atheris -e '.[sidecar]'
