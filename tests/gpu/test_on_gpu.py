@@ -202,7 +202,7 @@ def cost() -> tuple[bool, str]:
 def identity() -> tuple[bool, str]:
     from straggler.hook.torch import facts
 
-    known = facts.find(None).texts
+    known = facts.find().texts
     listed = subprocess.run(
         ["nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader"],
         capture_output=True,

@@ -15,6 +15,7 @@ from gpu_model import ModelGpu
 from straggler.hook.torch import facts
 from straggler.hook.torch.cuda_clock import EventMeter
 from straggler.hook.torch.install import Instrument
+from straggler.hook.torch.rounds import Rounds
 from straggler.hook.torch.tracker import Tracker
 from straggler.wire import layout
 from straggler.wire.records import StepRecord
@@ -36,7 +37,7 @@ def gpu(tracker: Tracker) -> Iterator[ModelGpu]:
     """A model of a GPU that the tracker's first step found."""
     device = ModelGpu()
     a_step(tracker, object())
-    tracker._stepped_at.clear()
+    tracker._rounds = Rounds()
     tracker._meter = EventMeter(tracker._publish, device, lambda: device.now_ns)
     yield device
     device.capturing = False
@@ -190,11 +191,11 @@ def test_megatron_tells_the_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
         sys.modules, "megatron.core.parallel_state", state(**known, get_pipeline_model_parallel_world_size=4)
     )
-    assert facts.find(None).numbers["peer_group"] == "3"
+    assert facts.find().numbers["peer_group"] == "3"
     monkeypatch.setitem(
         sys.modules, "megatron.core.parallel_state", state(**known, get_pipeline_model_parallel_world_size=1)
     )
-    assert "peer_group" not in facts.find(None).numbers
+    assert "peer_group" not in facts.find().numbers
 
 
 @pytest.mark.usefixtures("no_meshes")
@@ -210,9 +211,9 @@ def test_a_device_mesh_tells_the_stage() -> None:
 
     data, pipeline = Mesh("dp", "tp", "cp"), Mesh("dp", "pp", "tp")
     facts.remember_mesh(data)
-    assert "peer_group" not in facts.find(None).numbers
+    assert "peer_group" not in facts.find().numbers
     facts.remember_mesh(pipeline)
-    assert facts.find(None).numbers["peer_group"] == "2"
+    assert facts.find().numbers["peer_group"] == "2"
 
 
 @pytest.mark.usefixtures("no_meshes")
@@ -224,7 +225,7 @@ def test_deepspeeds_grid_tells_the_stage(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     monkeypatch.setitem(sys.modules, "deepspeed.utils.groups", groups)
 
-    assert facts.find(None).numbers["peer_group"] == "1"
+    assert facts.find().numbers["peer_group"] == "1"
 
 
 @pytest.mark.usefixtures("no_meshes")
@@ -232,14 +233,14 @@ def test_the_users_peer_group_wins_and_a_broken_framework_knows_nothing(monkeypa
     """``STRAGGLER_PEER_GROUP`` asks nobody; whatever a framework raises means that it does not know."""
     broken = types.ModuleType("megatron.core.parallel_state")
     monkeypatch.setitem(sys.modules, "megatron.core.parallel_state", broken)
-    assert "peer_group" not in facts.find(None).numbers
+    assert "peer_group" not in facts.find().numbers
     known = {"model_parallel_is_initialized": True, "get_pipeline_model_parallel_rank": 3}
     monkeypatch.setitem(
         sys.modules, "megatron.core.parallel_state", state(**known, get_pipeline_model_parallel_world_size=4)
     )
     monkeypatch.setenv("STRAGGLER_PEER_GROUP", "mine")
 
-    assert "peer_group" not in facts.find(None).numbers
+    assert "peer_group" not in facts.find().numbers
 
 
 @pytest.mark.parametrize(

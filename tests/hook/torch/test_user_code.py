@@ -105,6 +105,8 @@ def test_what_compiles_without_us_compiles_with_us(instrument: Instrument, form:
 
     Around DistributedDataParallel torch itself can make no whole graph.
     """
+    if form == "inside" and patches.VERSION < (2, 2):
+        pytest.skip("torch 2.1 itself cannot do that")
     net: nn.Module = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
     if form == "plain":
         straggler.torch.instrument(model=net)

@@ -33,12 +33,12 @@ class Known(NamedTuple):
     """``framework``, ``gpu_uuid``, ``pci_bus_id``."""
 
 
-def find(root: Any) -> Known:
+def find(device: str = "") -> Known:
     """Ask everybody.
 
     Args:
-        root: the tensor that ``backward`` began with: it lives on the device that computes, which with CPU offload
-            the parameters do not. ``None``: unknown.
+        device: type of the device that ``backward`` began on: the one that computes, which with CPU offload the
+            parameters' is not. Default: CUDA where it is in use.
     """
     numbers: dict[str, Any] = {}
     if dist.is_available() and dist.is_initialized():
@@ -48,7 +48,7 @@ def find(root: Any) -> Known:
     if stage is not None:
         numbers["peer_group"] = str(stage)
     in_use = torch.cuda.is_initialized()
-    device = ("cuda" if in_use else "cpu") if root is None else str(root.device.type)
+    device = device or ("cuda" if in_use else "cpu")
     texts: dict[str, Any] = {"framework": f"torch {torch.__version__}"}
     if in_use:
         texts.update(_answer(_gpu) or {})

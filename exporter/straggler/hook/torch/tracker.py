@@ -3,11 +3,8 @@
 One tracker per process. All its public methods are called from inside PyTorch, in the middle of the training loop.
 None of them raises: the first error is reported, every patch is taken back, and training goes on without us.
 
-**What a step is.** An optimizer step ends the step before, and begins the next one. With several optimizers (the two
-of a GAN, one per parameter group) a step lasts until an optimizer steps *a second time*, so one round of all of them is
-one step. An optimizer that steps again without a ``backward`` in between does not count: a subclass whose ``step``
-calls ``super().step`` fires the hooks twice, as does a ``GradScaler`` around it. Optimizers that step inside
-``backward`` (the trick that frees gradients early) end the step where that ``backward`` ends.
+``rounds.py`` tells what a step is. Optimizers that step inside ``backward`` (the trick that frees gradients early) end
+the step where that ``backward`` ends.
 """
 
 from __future__ import annotations
@@ -25,6 +22,7 @@ from straggler.hook.guard import Reporter, guarded
 from straggler.hook.torch import facts, late, patches, waits
 from straggler.hook.torch.cuda_clock import EventMeter
 from straggler.hook.torch.meter import MEASURED, HostMeter, Meter, TimedStep
+from straggler.hook.torch.rounds import Rounds
 from straggler.wire import layout
 
 BACKWARD = layout.PHASE_INDEX["backward"]
@@ -32,8 +30,6 @@ OPTIMIZER = layout.PHASE_INDEX["optimizer"]
 WAIT = layout.WAIT
 _IN_BACKWARD = 0
 """Stands for all optimizers that step inside ``backward``; no object has this id."""
-_MOST_OPTIMIZERS = 64
-"""A loop that makes a new optimizer for each step would never see one step twice."""
 
 
 class Tracker:
@@ -56,13 +52,11 @@ class Tracker:
         self.on_stop: list[Callable[[], None]] = []
         """How to take back what ``patches`` does not know of."""
         self._reporter = Reporter()
-        self._pid = os.getpid()
         self._off = False
         self._meter: Meter | None = None
-        self._root: Any = None
-        self._stepped_at: dict[int, int] = {}
-        """Optimizers of this step, and how many backwards there had been."""
-        self._backward_count = 0
+        self._device = ""
+        """Type of the device that the last ``backward`` before the first step began on."""
+        self._rounds = Rounds()
         self._depth = 0
         self._stepped_in_backward = False
         self._captures = 0
@@ -95,13 +89,8 @@ class Tracker:
             self._optimizer_steps(id(optimizer))
 
     def _optimizer_steps(self, key: int) -> None:
-        count = self._backward_count
-        if not count or self._stepped_at.get(key) == count or self._elsewhere():
-            return
-        if self._stepped_at and key not in self._stepped_at and len(self._stepped_at) < _MOST_OPTIMIZERS:
-            self._stepped_at[key] = count
-        elif self._boundary():
-            self._stepped_at = {key: count}
+        if not self._elsewhere() and self._rounds.ends_with(key) and self._boundary():
+            self._rounds.begin_with(key)
 
     def _boundary(self) -> bool:
         meter = self._meter or self._start()
@@ -174,9 +163,10 @@ class Tracker:
         if not self._depth:
             self.on_training()
         self._depth += 1
-        self._backward_count += 1
-        self._root = root
+        self._rounds.gradients_computed()
         meter = self._meter
+        if meter is None and root is not None:
+            self._device = str(root.device.type)
         return -1 if meter is None else meter.enter(BACKWARD, borrowed=self._works_for_us()) or -1
 
     @guarded
@@ -195,7 +185,7 @@ class Tracker:
     def gradients_computed(self) -> None:
         """Gradients came some other way than by ``backward``: whoever steps on them trains."""
         if not self._off and not self._elsewhere():
-            self._backward_count += 1
+            self._rounds.gradients_computed()
 
     @guarded
     def watch_end_of_backward(self, roots: list[Any], reducers: waits.Reducers) -> Callable[[], None] | None:
@@ -316,7 +306,7 @@ class Tracker:
 
     def _start(self) -> Meter | None:
         """The first step begins: choose the clock, and make the timer."""
-        known = facts.find(self._root)
+        known = facts.find(self._device)
         timer = self._make_timer(**known.numbers)
         if not timer.enabled:
             self.stop()
@@ -331,7 +321,6 @@ class Tracker:
             self._meter = HostMeter(self._publish)
             if known.device != "cpu":
                 self._base_reason = "gpu_clock_missing"
-        self._root = None
         timer.set_identity(clock=self._meter.clock, **known.texts)
         # After the timer's own, so before it: what is finished on the GPU is published, then goodbye is said.
         atexit.register(self.flush)
@@ -347,7 +336,7 @@ class Tracker:
         timer = self.timer
         if timer is None:
             return
-        known = facts.find(None)
+        known = facts.find()
         timer.set_identity(**known.numbers, **known.texts)
         self._alone = (timer.identity.world_size or 1) == 1
 
