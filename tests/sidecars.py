@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 _PORT = re.compile(r"serves on .*, port (\d+)")
@@ -23,11 +23,12 @@ class ServedSidecar:
     Args:
         flags: added to the command line.
         environment: added to what it inherits.
+        prefix: words before the command, of a program that becomes it.
     """
 
-    def __init__(self, *flags: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, *flags: str, environment: Mapping[str, str] | None = None, prefix: Sequence[str] = ()) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "straggler", "serve", "--listen", "127.0.0.1:0", *flags],
+            [*prefix, sys.executable, "-m", "straggler", "serve", "--listen", "127.0.0.1:0", *flags],
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **(environment or {})},
@@ -95,9 +96,11 @@ class ServedSidecar:
 
 
 @contextlib.contextmanager
-def served(*flags: str, environment: Mapping[str, str] | None = None) -> Iterator[ServedSidecar]:
+def served(
+    *flags: str, environment: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
+) -> Iterator[ServedSidecar]:
     """A sidecar that is gone afterwards."""
-    sidecar = ServedSidecar(*flags, environment=environment)
+    sidecar = ServedSidecar(*flags, environment=environment, prefix=prefix)
     try:
         yield sidecar
     finally:

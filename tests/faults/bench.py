@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,9 +98,10 @@ def training(rings: Path, **arguments: Any) -> Iterator[Training]:
         process.close()
 
 
-def sidecar(rings: Path, *flags: str) -> contextlib.AbstractContextManager[ServedSidecar]:
+def sidecar(rings: Path, *flags: str, prefix: Sequence[str] = ()) -> contextlib.AbstractContextManager[ServedSidecar]:
     """A sidecar over these rings."""
-    return served("--ring-dir", str(rings), *(flags if "--dcgm-url" in flags else ("--dcgm-url", "none", *flags)))
+    flags = flags if "--dcgm-url" in flags else ("--dcgm-url", "none", *flags)
+    return served("--ring-dir", str(rings), *flags, prefix=prefix)
 
 
 def value(page: str, series: str) -> float | None:
@@ -150,40 +151,28 @@ def tmpfs(directory: Path, options: str) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def memory_limit(megabytes: int) -> Iterator[bool]:
-    """What is started inside may have so much memory, by a control group; gives whether that is allowed here."""
+def memory_limit(megabytes: int) -> Iterator[tuple[str, ...]]:
+    """Words before a command that may then have so much memory, by a control group; none where that is not allowed."""
     for base, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
-        home = _own_group(base)
-        if home is None or not (Path(base) / "cgroup.procs").exists():
-            continue
         group = Path(base) / f"straggler-faults-{os.getpid()}"
+        if not (Path(base) / "cgroup.procs").exists():
+            continue
         try:
             group.mkdir()
             (group / limit).write_text(str(megabytes << 20), encoding="utf-8")
-            (group / "cgroup.procs").write_text(str(os.getpid()), encoding="utf-8")
         except OSError:
             with contextlib.suppress(OSError):
                 group.rmdir()
             continue
         try:
-            yield True
+            yield ("sh", "-c", f'echo $$ >{group}/cgroup.procs && exec "$@"', "sh")
         finally:
-            (home / "cgroup.procs").write_text(str(os.getpid()), encoding="utf-8")
             _remove_group(group)
         return
-    yield False
+    yield ()
 
 
 def _remove_group(group: Path) -> None:
     """Wait until the last process has left, and remove it."""
     until(lambda: not (group / "cgroup.procs").read_text(encoding="utf-8"), 5)
     group.rmdir()
-
-
-def _own_group(base: str) -> Path | None:
-    wanted = "memory" if base.endswith("/memory") else ""
-    for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if wanted in controllers.split(","):
-            return Path(base) / path.strip("/")
-    return None

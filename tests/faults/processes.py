@@ -49,15 +49,16 @@ def out_of_memory(place: Path, _: float) -> Figure:
     server = LocalServer(Huge)
     try:
         with training(rings) as process:
-            with memory_limit(96) as limited:
-                if not limited:
+            with memory_limit(96) as prefix:
+                if not prefix:
                     return Figure(None, "no control group for memory may be made here")
-                with sidecar(rings, "--dcgm-url", f"{server.url}/metrics", "--nvml-use", "never") as reader:
+                flags = ("--dcgm-url", f"{server.url}/metrics", "--nvml-use", "never")
+                with sidecar(rings, *flags, prefix=prefix) as reader:
                     pages = [reader.metrics() for _ in range(5)]
                     peak = memory_mb(reader.pid, "VmHWM")
-            with memory_limit(20):
+            with memory_limit(20) as prefix:
                 command = [sys.executable, "-m", "straggler", "serve", "--listen", "127.0.0.1:0", "--dcgm-url", "none"]
-                code = subprocess.run([*command, "--ring-dir", str(rings)], check=False, timeout=60).returncode
+                code = subprocess.run([*prefix, *command, "--ring-dir", str(rings)], check=False, timeout=60).returncode
             done = process.end()
     finally:
         server.close()
