@@ -54,15 +54,15 @@ def test_what_the_unit_starts_is_there_and_runs(installed: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_an_upgrade_keeps_the_settings_and_a_removal_leaves_only_them(installed: Path) -> None:
-    """What the administrator wrote survives; everything else goes, and only what was ours."""
+    """Both find the place where it was; what the administrator wrote survives, and only what was ours goes."""
     settings = installed / "etc/default/straggler-exporter"
     settings.write_text("STRAGGLER_LISTEN=:1\n", encoding="utf-8")
     neighbour = installed / "usr/lib/systemd/system/other.service"
     neighbour.touch()
 
-    upgraded = install(installed, "--source", str(installed / "checkout"), "--prefix", "/srv/straggler")
+    upgraded = install(installed, "--source", str(installed / "checkout"))
     kept = settings.read_text(encoding="utf-8")
-    removed = install(installed, "--remove", "--prefix", "/srv/straggler")
+    removed = install(installed, "--remove")
 
     assert (upgraded[0], removed[0], kept) == (0, 0, "STRAGGLER_LISTEN=:1\n"), upgraded[1] + removed[1]
     left = {str(path.relative_to(installed)) for folder in ("usr", "srv") for path in (installed / folder).rglob("*.*")}

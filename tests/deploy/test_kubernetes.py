@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy_tools import DEPLOY, ROOT, TOOLS, tool
+from deploy_chart import CHART, KUBERNETES, SCRIPTS, example_objects, judge, objects, one, pods
+from deploy_tools import ROOT, TOOLS, tool
 
-KUBERNETES = DEPLOY / "kubernetes"
-CHART = KUBERNETES / "chart"
-SCRIPTS = Path(__file__).parent / "tools"
+pytestmark = pytest.mark.slow  # each render and each verdict is a process
+
 EXAMPLES = sorted((KUBERNETES / "examples").glob("*.yaml"))
 OPERATOR = "monitoring.coreos.com/v1"
 FOREIGN = {"JobSet", "PyTorchJob", "ClusterTrainingRuntime", "TrainJob", "VMRule"}
@@ -58,49 +58,6 @@ LEAST: dict[str, Any] = {
     "probes": {"scheme": "tcp"},
 }
 DIRECTORY = {"ringDirectory": {"prepare": "directory"}, "dcgm": {"url": "http://127.0.0.1:9400/metrics"}}
-
-
-def judge(*words: str | Path, given: Any) -> Any:
-    """Ask one of the tools; skips where they are not installed."""
-    if not (TOOLS / ".installed").is_file():
-        pytest.skip("no Helm here: `make deploy-test` installs it")
-    command = [TOOLS / "bin/python", SCRIPTS / "kubernetes.py", *words]
-    done = subprocess.run(
-        [str(word) for word in command],
-        input=json.dumps(given),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def objects(values: Any) -> list[dict[str, Any]]:
-    """What the chart makes of these values."""
-    rendered = judge("render", CHART, given=values)
-    assert "error" not in rendered, rendered["error"]
-    found = [yaml.safe_load_all(text) for path, text in sorted(rendered.items()) if path.endswith(".yaml")]
-    return [item for documents in found for item in documents if item]
-
-
-def one(found: list[dict[str, Any]], kind: str, ending: str = "") -> dict[str, Any]:
-    """The only object of a kind whose name ends so."""
-    (item,) = [item for item in found if item["kind"] == kind and item["metadata"]["name"].endswith(ending)]
-    return item
-
-
-def pods(item: Any) -> Iterator[dict[str, Any]]:
-    """Every pod's spec inside an object, whatever the object is."""
-    if isinstance(item, dict):
-        if "containers" in item and isinstance(item["containers"], list):
-            yield item
-        for value in item.values():
-            yield from pods(value)
-    elif isinstance(item, list):
-        for value in item:
-            yield from pods(value)
 
 
 def check_schemas(found: list[dict[str, Any]]) -> None:
@@ -290,11 +247,6 @@ def test_the_manifests_are_what_the_chart_renders(name: str, values: Any, reques
         file.write_text(text, encoding="utf-8")
 
     assert file.read_text(encoding="utf-8") == text
-
-
-def example_objects(path: Path) -> list[dict[str, Any]]:
-    """All objects of an example."""
-    return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.stem))
