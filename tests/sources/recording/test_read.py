@@ -91,6 +91,17 @@ def test_broken_files(content: bytes, error: type[Exception], said: str, tmp_pat
         read_recording(path)
 
 
+def test_open_quote_loses_its_line_alone(tmp_path: Path) -> None:
+    """A quote that nobody closes does not swallow the rows below it."""
+    path = tmp_path / "f.csv"
+    path.write_bytes(b'step,rank,wall,own\n1,0,1,1\n"2,0,1,1\n3,0,1,1\n4,0,1,1\n')
+
+    reading = read_recording(path)
+
+    assert [fact.step for fact in reading.facts] == [1, 3, 4]
+    assert [(problem.reason, problem.count) for problem in reading.problems] == [("too_few_fields", 1)]
+
+
 def test_absent_and_unreadable(tmp_path: Path) -> None:
     """No file and a directory are told apart."""
     with pytest.raises(SourceAbsentError, match="there is no file"):

@@ -7,7 +7,7 @@ import gzip
 import importlib
 import io
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -90,16 +90,29 @@ def _read_text(text: IO[str], mapping: Mapping[str, str], unit: str) -> Reading[
     try:
         delimiter = _delimiter(first)
         header = next(csv.reader([first], delimiter=delimiter))
-        return parse_table(header, _csv_rows(text, delimiter, skipped + 1), mapping, unit)
+        return parse_table(header, _csv_rows(text, delimiter, len(header), skipped + 1), mapping, unit)
     except csv.Error as error:
         raise ParseError(f"recording as CSV ({error})", first.strip()) from error
 
 
-def _csv_rows(text: IO[str], delimiter: str, lines_before: int) -> Iterator[Row]:
-    reader = csv.reader(text, delimiter=delimiter)
+def _csv_rows(text: IO[str], delimiter: str, width: int, lines_before: int) -> Iterator[Row]:
+    """The rows; where a quote that is never closed has swallowed lines, each of those is a row of its own."""
+    taken: list[str] = []
+    reader = csv.reader(_noted(text, taken), delimiter=delimiter)
     for fields in reader:
-        if fields and any(field.strip() for field in fields):
-            yield reader.line_num + lines_before, fields
+        number = reader.line_num + lines_before
+        if len(taken) > 1 and len(fields) != width:
+            for place, line in enumerate(taken, start=number - len(taken) + 1):
+                yield place, next(csv.reader([line], delimiter=delimiter))
+        elif any(field.strip() for field in fields):
+            yield number, fields
+        taken.clear()
+
+
+def _noted(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
+    for line in lines:
+        taken.append(line)
+        yield line
 
 
 def _delimiter(header: str) -> str:
