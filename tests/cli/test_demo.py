@@ -85,6 +85,13 @@ def test_slow_rank_fits_small_runs() -> None:
     assert plan_of("--ranks", "2").scenario.fault.rank == 1
 
 
+def test_slow_rank_alone_is_refused() -> None:
+    """One rank has no peers: no alert can come, so nobody waits a minute for it; a healthy run of one may be watched."""
+    with pytest.raises(ConfigError, match="take 2 or more"):
+        plan_of("--ranks", "1")
+    assert plan_of("--ranks", "1", "--slow-factor", "1").scenario.healthy
+
+
 @pytest.mark.parametrize("flag", ["--timeout", "--duration", "--slow-after"])
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "1e9"])
 def test_impossible_times_are_refused(flag: str, value: str) -> None:

@@ -126,6 +126,8 @@ def make_plan(arguments: argparse.Namespace) -> tuple[Plan, list[str]]:
         value = getattr(arguments, name)
         if value is not None and not 0 <= value <= 86_400:
             raise ConfigError(name.replace("_", "-"), f"{value} s is not in 0 … 86400")
+    if arguments.ranks == 1 and arguments.slow_factor != 1 and arguments.fault != "none":
+        raise ConfigError("ranks", "a rank alone has no peers to be slower than: take 2 or more, or --slow-factor 1")
     healthy = Scenario(ranks=arguments.ranks, jitter=arguments.jitter, seed=arguments.seed)
     slow_rank = arguments.slow_rank if arguments.slow_rank is not None else min(2, arguments.ranks - 1)
     scenario = Scenario(
