@@ -184,8 +184,9 @@ class Freshness:
 def _advice(history: _History, known_to_page: Iterable[str], seen: Era, now: float) -> str:
     if history.sm_active_at is not None:
         return f"SM activity was there until {now - history.sm_active_at:.0f} s ago: restart dcgm-exporter"
-    lines = csv_lines_to_enable([name for name in WANTED if name not in set(known_to_page)], seen)
-    if not lines:
+    known = set(known_to_page)
+    lines = csv_lines_to_enable([name for name in WANTED if name not in known], seen)
+    if "sm_active_ratio" in known or not lines:
         return "other GPUs of the page have SM activity, this one has not"
     return f"add to the csv file of dcgm-exporter: {' | '.join(lines)}"
 
