@@ -92,8 +92,8 @@ def _pages(result: Score) -> Iterator[str]:
 
 
 def _curve(curve: Sequence[Outcome]) -> Iterator[str]:
-    yield "One rank of eight is slow by so much from minute 6 to 16, with 3 % jitter; the share of runs in which it is"
-    yield "told."
+    yield "One rank of eight is slow by so much from minute 6 to 16, with 3 % jitter from step to step and 1 % between"
+    yield "GPUs of one kind, which may add to it or hide some of it; the share of runs in which it is told."
     yield ""
     yield "| slower by | warning (rules) | page (rules) | warning (embedded) | page (embedded) | runs |"
     yield "|---|---|---|---|---|---|"
