@@ -86,7 +86,7 @@ def test_slow_rank_fits_small_runs() -> None:
 
 
 def test_slow_rank_alone_is_refused() -> None:
-    """One rank has no peers: no alert can come, so nobody waits a minute for it; a healthy run of one may be watched."""
+    """One rank has no peers: no alert can come, so nobody waits for it; a healthy run of one may be watched."""
     with pytest.raises(ConfigError, match="take 2 or more"):
         plan_of("--ranks", "1")
     assert plan_of("--ranks", "1", "--slow-factor", "1").scenario.healthy

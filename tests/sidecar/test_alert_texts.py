@@ -38,6 +38,18 @@ def test_same_name_and_team_as_the_rule(verdict: str, severity: str, name: str, 
     assert (text.name, text.team) == (name, team)
 
 
+@pytest.mark.parametrize(
+    ("alert", "verdict", "part"), [("TrainingRankCrashed", "crash", "cause"), ("TrainingHung", "hang", "next_step")]
+)
+def test_same_advice_as_the_rule(alert: str, verdict: str, part: str) -> None:
+    """What needs no query is said in the same words: the embedded crash denied that exceptions cause one."""
+    groups = yaml.safe_load((RULES / "stopped.yaml").read_text(encoding="utf-8"))["groups"]
+    rule = next(rule for group in groups for rule in group["rules"] if rule["alert"] == alert)
+    text = alert_text(Verdict(verdict=verdict, severity="critical", run="r"))
+
+    assert getattr(text, part) == rule["annotations"][part]
+
+
 @pytest.mark.parametrize("name", SUBJECTS)
 @pytest.mark.parametrize("severity", [WARNING, INFO])
 def test_texts_are_complete(name: str, severity: str) -> None:

@@ -79,15 +79,16 @@ _BY_VERDICT: dict[str, AlertText] = {
         "Training {run} hangs: no step on any rank",
         "Fewest arrivals means that a rank's own code has not reached the collective (loader, I/O, deadlock, lost "
         "GPU); equal arrivals mean that the collective itself does not end.",
-        "On the suspect's node take the stacks (`py-spy dump --pid PID`) and look at `dmesg | grep -i xid` before "
-        "anybody restarts the job; then restart from the last checkpoint without that node.",
+        "On the suspect's node, or without a suspect on any two, take the stacks (`py-spy dump --pid PID`) and look at "
+        "`dmesg | grep -i xid` before anybody restarts the job; then restart from the last checkpoint, without that "
+        "node if its hardware is to blame.",
     ),
     "crash": AlertText(
         "TrainingRankCrashed",
         "infrastructure",
         "Training {run} lost rank {rank}: the others wait in vain",
-        "Killed from outside (out of memory, eviction, preemption) or by a fault in native code: a Python exception "
-        "would have said goodbye in the job's log.",
+        "An exception (the rank's log ends with it), or a kill from outside: out of memory, eviction, a fault in "
+        "native code.",
         'On that node: `dmesg -T | grep -iE "oom|killed process|xid"`, then the rank\'s log, then `straggler '
         "inspect` on "
         "its ring file for the last steps. Restart without the node if it was the hardware.",
