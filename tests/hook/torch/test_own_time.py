@@ -57,7 +57,7 @@ class Measured:
             missed = [case for case in cases if not self.is_right(case)]
             if missed:
                 for known, again in zip(self.ranks, results(out / attempt, missed), strict=True):
-                    known.update(again)
+                    known.update({case: again[case] for case in missed})
 
     def is_right(self, case: str) -> bool:
         """Whether own time shows the delay within 10 % on the slow rank alone, and wall time shows nothing.

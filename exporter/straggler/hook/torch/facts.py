@@ -55,13 +55,15 @@ def find(device: str = "") -> Known:
     return Known(device, numbers, texts)
 
 
-def remember_mesh(mesh: Any) -> None:
-    """A device mesh was made; those with a pipeline dimension tell the stage."""
+def remember_mesh(mesh: Any) -> bool:
+    """A device mesh was made; whether it has a pipeline dimension, and so tells the stage."""
     names = list(getattr(mesh, "mesh_dim_names", None) or ())
     coordinate = mesh.get_coordinate() if any(name in _PIPELINE_NAMES for name in names) else None
     for name in _PIPELINE_NAMES:
         if coordinate is not None and name in names:
             _stage_of_mesh[:] = [int(coordinate[names.index(name)])]
+            return True
+    return False
 
 
 def _stage() -> int | None:

@@ -329,7 +329,8 @@ class Tracker:
     @guarded
     def mesh_made(self, mesh: Any) -> None:
         """A device mesh may tell which pipeline stage this rank is."""
-        facts.remember_mesh(mesh)
+        if facts.remember_mesh(mesh):
+            self._look_again()
 
     def _look_again(self) -> None:
         """What may become known, or change, while training runs: asked ever more rarely."""
