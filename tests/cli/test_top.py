@@ -35,8 +35,8 @@ def _document(*views: RankView, **status: Any) -> dict[str, Any]:
     return ranks_document(snapshot, DEFAULT)
 
 
-def _text(renderable: Any) -> str:
-    console = Console(file=StringIO(), width=200, color_system=None)
+def _text(renderable: Any, width: int = 200) -> str:
+    console = Console(file=StringIO(), width=width, color_system=None)
     console.print(renderable)
     output = console.file
     assert isinstance(output, StringIO)
@@ -93,6 +93,20 @@ def test_columns_that_say_nothing_are_left_out() -> None:
     assert "node" not in same
     assert "SM active" not in same
     assert {"run", "node", "group"} <= set(different.split())
+
+
+def test_narrow_terminal_cuts_names_and_no_numbers() -> None:
+    """On 80 columns long names are cut; ranks and times, once cut away before them, are whole."""
+    views = [
+        view(rank, identity=identity(rank, run=f"llama-3-70b-pretraining-{rank}"), recent=recent(0.034, 0.057))
+        for rank in range(101, 103)
+    ]
+    lines = _text(ranks_table(_document(*views)), width=80).splitlines()
+
+    assert all(len(line) <= 80 for line in lines)
+    assert "101" in lines[2]
+    assert "57.0 ms" in lines[2]
+    assert "llama" in lines[2]
 
 
 def test_names_are_no_markup() -> None:

@@ -13,6 +13,7 @@ from straggler.sidecar.rank_row import COLUMNS, cells, is_gone, is_slow
 _ALWAYS = frozenset({"rank", "state", "step", "step time", "own", "wait", "slowdown"})
 _IF_DIFFERENT = frozenset({"run", "node", "group"})
 """Not worth a column where all ranks say the same; the title says it."""
+_MAY_BE_CUT = frozenset({"run", "node", "group", "GPU"})
 MOST_IN_ORDER = 16
 """More rows than this may not fit on the screen: then slow ranks come first."""
 
@@ -31,7 +32,13 @@ def ranks_table(document: Mapping[str, Any]) -> Table:
     table = Table(title=_title(ranks), title_justify="left", title_style="bold", pad_edge=False, box=None)
     for index in shown:
         column = COLUMNS[index]
-        table.add_column(column.title, justify="right" if column.numeric else "left", no_wrap=True)
+        # A narrow terminal cuts names, of which a part still tells something, and no number: 1… may be rank 1 or 127.
+        table.add_column(
+            column.title,
+            justify="right" if column.numeric else "left",
+            no_wrap=True,
+            min_width=None if column.title in _MAY_BE_CUT else max(map(len, (column.title, *(r[index] for r in rows)))),
+        )
     for rank, row in zip(ranks, rows, strict=True):
         style = "bold red" if is_slow(rank) else "yellow" if rank["state"] == "hung" else "dim" if is_gone(rank) else ""
         table.add_row(*(Text(row[index]) for index in shown), style=style)  # Text: a run may be called [red]
