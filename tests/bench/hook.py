@@ -273,6 +273,9 @@ def main() -> int:
         cold = table("Cold caches: 8 MB touched in each phase", measure(steps, touch, ROUNDS, COLD_STEPS), floor)
         milliseconds, kilobytes = imported(directory)
         share = share_of_a_loop(rings)
+    busy = os.getloadavg()[0] / (os.cpu_count() or 1)
+    if busy > 1:
+        print(f"\nThis machine is busy ({busy:.0f} processes for each CPU): tails and cold caches say little.")
     print(f"\nBudgets, on Python {sys.version.split()[0]}{'' if optimized() else ' built without optimizations'}")
     verdict("step of five phases, tight, median", tight[ours][0], 8, "us")
     verdict("step of five phases, tight, p99.9", tight[ours][1], 50, "us")

@@ -27,14 +27,14 @@ from straggler.wire import layout
 if TYPE_CHECKING:
     from straggler.hook.ring_writer import RingWriter
 
-_pack_step = struct.Struct("<4Q2IQ9QQ" + "6Q9QQ").pack_into
-"""The first part of ``layout.RECORD_BODY``: what is said about the step itself, and then by how much the counters from
-``total_steps`` to ``total_tokens`` grow."""
+_COUNTERS_BYTES = 128
+_pack_growth = struct.Struct("<6Q9QQ").pack
+"""By how much the counters from ``total_steps`` to ``total_tokens`` grow."""
+_pack_step = struct.Struct(f"<4Q2IQ9QQ{_COUNTERS_BYTES}s").pack_into
+"""The first part of ``layout.RECORD_BODY``: what is said about the step itself, and then these counters."""
 _pack_rest = struct.Struct("<Qd3Q").pack_into
 """``total_allreduce_bytes`` to ``total_host_data_ns``: rarely used, so packed only when they may have changed."""
-_COUNTERS_AT = 128
 _REST_AT = 256
-_COUNTERS_BYTES = _REST_AT - _COUNTERS_AT
 _pack_live = struct.Struct("<QQQQBB").pack_into
 _pack_sum = struct.Struct("<I").pack_into
 _RECORD_SUM_AT = layout.RECORD_BYTES - 4
@@ -98,7 +98,6 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
     queues = book.queues
     block = bytearray(_RECORD_BYTES)
     block_summed = memoryview(block)[:-4]
-    counters = memoryview(block)[_COUNTERS_AT:_REST_AT]
     live_block = bytearray(_LIVE_BYTES)
     live_summed = memoryview(live_block)[:-4]
     pwrite, lseek, from_bytes = os.pwrite, os.lseek, int.from_bytes
@@ -146,6 +145,25 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
             waited = wait
             own = wall - wait - checkpoint - evaluation
         try:
+            growth = _pack_growth(
+                1,
+                wall,
+                own,
+                waited,
+                reason != MEASURED,
+                arrivals - arrivals_recorded,
+                data,
+                h2d,
+                forward,
+                backward,
+                wait,
+                optimizer,
+                checkpoint,
+                evaluation,
+                other,
+                tokens - tokens_recorded,
+            )
+            totals += from_bytes(growth, "little")
             _pack_step(
                 block,
                 0,
@@ -166,22 +184,7 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
                 evaluation,
                 other,
                 host_data,
-                1,
-                wall,
-                own,
-                waited,
-                reason != MEASURED,
-                arrivals - arrivals_recorded,
-                data,
-                h2d,
-                forward,
-                backward,
-                wait,
-                optimizer,
-                checkpoint,
-                evaluation,
-                other,
-                tokens - tokens_recorded,
+                totals.to_bytes(_COUNTERS_BYTES, "little"),
             )
         except struct.error:
             if reason == BAD_CLOCK:
@@ -192,8 +195,6 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
             amounts = this, None, None, None, None, False  # the others are taken already
             record(max(end, 0), wall, [0] * layout.PHASE_COUNT, amounts, flags, BAD_CLOCK, 0)
             return
-        grown = totals + from_bytes(counters, "little")
-        counters[:] = grown.to_bytes(_COUNTERS_BYTES, "little")
         if host_data or flags & _WITH_REST:
             book.host_data_ns += host_data
             book.profiled_steps += bool(flags & _FLAG_PROFILED)
@@ -208,7 +209,7 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
                     raise RingError("a record was written only in part: there is no space")  # noqa: TRY301
             except (OSError, RingError) as error:
                 lost(error)
-        written = serial + 1, grown, arrivals, tokens, this, end
+        written = serial + 1, totals, arrivals, tokens, this, end
         if queues:
             for queue in queues:
                 queue.append(bytes(block))
