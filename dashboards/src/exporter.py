@@ -173,7 +173,7 @@ def _blindness() -> list[Json]:
                 "reason": "reason",
                 "Value #A": "things",
             },
-            sort="things",
+            sort={"things": True},
             size=(12, 7),
             overrides=[override("things", unit="none", decimals=0, custom__width=90)],
             empty="nothing: all is seen",

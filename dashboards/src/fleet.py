@@ -164,7 +164,7 @@ def _runs() -> list[Json]:
                 "Value #F": "step",
                 "cluster": "cluster",
             },
-            sort="GPUs lost",
+            sort={"GPUs lost": True},
             size=(14, 8),
             overrides=[
                 override("run", links=[TO_RUN], custom__width=150),

@@ -405,8 +405,7 @@ def table(
     queries: Sequence[Json],
     *,
     columns: Mapping[str, str],
-    sort: str = "",
-    descending: bool = True,
+    sort: Mapping[str, bool] | None = None,
     size: tuple[int, int] = (24, 8),
     **settings: Any,
 ) -> Json:
@@ -418,8 +417,7 @@ def table(
         description: how to read it and what to do.
         queries: tables. Each must aggregate: a metric name in the labels would keep the rows apart.
         columns: field (a label, or ``Value #A``) to heading, in order; all others are left out.
-        sort: heading to sort by.
-        descending: greatest first.
+        sort: headings to sort by, and whether the greatest comes first.
         size: width and height.
         settings: see ``panel``.
     """
@@ -441,7 +439,7 @@ def table(
         "showHeader": True,
         "cellHeight": "sm",
         "frameIndex": 0,
-        "sortBy": [{"displayName": sort, "desc": descending}] if sort else [],
+        "sortBy": [{"displayName": heading, "desc": descending} for heading, descending in (sort or {}).items()],
     }
     custom = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False, "filterable": False}
     settings = {"color": fixed(CALM), "unit": "string", **settings}

@@ -181,7 +181,7 @@ def _identity() -> Json:
             for column, width in {
                 "node": 150,
                 "GPU": 50,
-                "GPU UUID": 325,
+                "GPU UUID": 345,
                 "PCI bus": 155,
                 "model": 200,
                 "pod": 160,

@@ -46,10 +46,10 @@ from dashboards.src.tables import (
     LINKS,
     RUN_UID,
     RUNBOOKS,
-    TO_RANK,
     alert_marks,
     firing_alerts,
     restart_marks,
+    to_rank,
     worst_ranks,
 )
 
@@ -95,7 +95,7 @@ def _headline() -> list[Json]:
             loud=True,
             named=True,
             size=(8, 5),
-            links=[{**TO_RANK, "url": TO_RANK["url"].replace("__data.fields.", "__field.labels.")}],
+            links=[to_rank("${__field.labels.rank}", runs=False)],
             overrides=[override("hung ranks", unit="none", decimals=0, color=fixed(CRITICAL))],
             empty="own time is not measured",
         ),
@@ -359,11 +359,12 @@ def _throughput() -> list[Json]:
             "Number of the last finished step: the furthest and the least advanced rank. They stay together; where "
             "they part, or stand still, the run hangs. A fall is a restart from a checkpoint.",
             [
-                query(f"max(run:training_step:max{{{RUN_LEVEL}}})", "furthest rank"),
+                query(f"max(training_step{{{RUN}}})", "furthest rank"),
                 query(f"min(training_step{{{RUN}}})", "last rank"),
             ],
             unit="none",
             decimals=0,
+            points=150,
             overrides=[
                 override("furthest rank", color=fixed(GOOD)),
                 override("last rank", color=fixed(WARNING), custom__lineStyle={"fill": "dash", "dash": [8, 6]}),

@@ -30,15 +30,28 @@ _KEEP = "${datasource:queryparam}&${__url_time_range}"
 _RUN_OF_ROW = "var-cluster=${__data.fields.cluster}&var-run=${__data.fields.run}"
 """Without a ``cluster`` label the value is empty, and Grafana falls back to All."""
 
+_RUN_CHOSEN = "${cluster:queryparam}&${run:queryparam}"
+"""Where the dashboard is about one run, and rows do not repeat it."""
+
 TO_RUN: Json = {"title": "Open the run", "url": f"/d/{RUN_UID}?{_KEEP}&{_RUN_OF_ROW}"}
-TO_RANK: Json = {
-    "title": "Why this rank",
-    "url": f"/d/{RANK_UID}?{_KEEP}&{_RUN_OF_ROW}&var-rank=${{__data.fields.rank}}",
-}
 TO_RUNBOOK: Json = {"title": "Runbook", "url": "${runbooks}/${__data.fields.alertname}", "targetBlank": True}
 
 RUNBOOKS = constant_variable("runbooks", "https://runbooks.example/straggler")
 """Where the runbooks are published: the same base as in the alerts' ``runbook_url``."""
+
+
+def to_rank(rank: str, *, runs: bool) -> Json:
+    """A link to why a rank is slow.
+
+    Args:
+        rank: Grafana's expression for its number.
+        runs: whether the row says of which run it is.
+    """
+    run = _RUN_OF_ROW if runs else _RUN_CHOSEN
+    return {"title": "Why this rank", "url": f"/d/{RANK_UID}?{_KEEP}&{run}&var-rank={rank}"}
+
+
+_RANK_OF_ROW = "${__data.fields.rank}"
 
 COLOURED_CELL: Json = {"type": "color-background", "mode": "basic"}
 
@@ -87,7 +100,7 @@ def worst_ranks(number: int, selector: str, *, count: int, size: tuple[int, int]
             **({"cluster": "cluster"} if runs else {}),
             "peer_group": "peer group",
         },
-        sort="slowdown",
+        sort={"slowdown": True},
         size=size,
         overrides=[
             override(
@@ -99,7 +112,7 @@ def worst_ranks(number: int, selector: str, *, count: int, size: tuple[int, int]
                 thresholds=thresholds(SLOWDOWN_CELL_STEPS),
                 custom__width=95,
             ),
-            override("rank", links=[TO_RANK], custom__width=60),
+            override("rank", links=[to_rank(_RANK_OF_ROW, runs=runs)], custom__width=60),
             *([override("run", links=[TO_RUN], custom__width=140)] if runs else []),
             override("node", custom__width=150),
             override("GPU", custom__width=50),
@@ -127,9 +140,9 @@ def firing_alerts(number: int, selector: str, *, size: tuple[int, int], runs: bo
     return table(
         number,
         "Firing alerts",
-        "What Prometheus fires now, the oldest first. Click the alert for its runbook and the rank for the reason. "
-        "A hang or a crash explains the stragglers beside it: begin there. Empty is good, if the Exporter dashboard "
-        "says that the rules are loaded.",
+        "What Prometheus fires now: critical before warning, the oldest first. Click the alert for its runbook and "
+        "the rank for the reason. A hang or a crash explains the stragglers beside it: begin there. Empty is good, if "
+        "the Exporter dashboard says that the rules are loaded.",
         [query(alerts(selector), table=True)],
         columns={
             "severity": "severity",
@@ -140,8 +153,7 @@ def firing_alerts(number: int, selector: str, *, size: tuple[int, int], runs: bo
             "rank_node": "node",
             **({"cluster": "cluster"} if runs else {}),
         },
-        sort="since",
-        descending=False,
+        sort={"severity": False, "since": False},
         size=size,
         overrides=[
             override(
@@ -153,7 +165,7 @@ def firing_alerts(number: int, selector: str, *, size: tuple[int, int], runs: bo
             override("alert", links=[TO_RUNBOOK], custom__width=170),
             override("since", unit="dateTimeFromNow", custom__width=120),
             *([override("run", links=[TO_RUN], noValue="-", custom__width=120)] if runs else []),
-            override("rank", links=[TO_RANK], noValue="-", custom__width=50),
+            override("rank", links=[to_rank(_RANK_OF_ROW, runs=runs)], noValue="-", custom__width=50),
             override("node", noValue="-", custom__width=120),
             *([override("cluster", noValue="-", custom__width=100)] if runs else []),
         ],

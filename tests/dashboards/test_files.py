@@ -197,6 +197,19 @@ def test_lines_do_not_flicker(dashboard: Json) -> None:
     assert flickering == []
 
 
+def test_links_of_a_row_use_what_is_in_it(dashboard: Json) -> None:
+    """A link from a column that the table leaves out would open any run, the first one."""
+    for panel in panels(dashboard):
+        if panel["type"] != "table":
+            continue
+        (shown,) = [
+            step["options"]["include"]["names"]
+            for step in panel["transformations"]
+            if step["id"] == "filterFieldsByName"
+        ]
+        assert set(re.findall(r"__data\.fields\.(\w+)", str(panel["fieldConfig"]))) <= set(shown), panel["title"]
+
+
 def test_links_lead_somewhere() -> None:
     """Each link to a dashboard names one that exists, and only variables that it has."""
     known = {dashboard["uid"]: dashboard for dashboard in map(load, NAMES)}
