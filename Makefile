@@ -25,7 +25,8 @@ env:
 servers:
 	@.ci/bootstrap --servers
 
-demo: servers
+demo:
+	@.ci/bootstrap --servers --without-torch
 	@$(VENV)/straggler demo $(DEMO_FLAGS)
 
 lint: env
