@@ -1,5 +1,6 @@
-"""The first command of the README once fetched torch, gigabytes where the index has only the build for GPUs, for a
-demonstration that has no use for it.
+"""The first command of the README.
+
+It once fetched torch, gigabytes where the index has only the build for GPUs, for a demonstration without use for it.
 """
 
 from __future__ import annotations
