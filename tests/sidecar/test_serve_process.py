@@ -355,6 +355,35 @@ def test_check_config_looks_at_files(flag: str, text: str) -> None:
     assert text in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--dcgm-ca-file", "FILE"], "dcgm.ca_file: FILE has no CA certificate"),
+        (
+            ["--alerts-webhook-url", "https://h", "--alerts-ca-file", "FILE"],
+            "alerts.ca_file: FILE has no CA certificate",
+        ),
+        (
+            ["--alerts-webhook-url", "https://h", "--alerts-ca-file", "/nowhere"],
+            "alerts.ca_file: cannot read /nowhere",
+        ),
+        (["--dcgm-password-file", "FILE"], "dcgm.password_file: is used by nobody without dcgm.username"),
+        (
+            ["--dcgm-client-key-file", "FILE"],
+            "dcgm.client_key_file: is used by nobody without dcgm.client_certificate_file",
+        ),
+    ],
+)
+def test_check_config_looks_into_files(flags: list[str], text: str, tmp_path: Path) -> None:
+    """A file that is there and is of no use is found too, not at the first alert that cannot be delivered."""
+    file = tmp_path / "file"
+    file.write_text("not PEM\n", encoding="utf-8")
+    result = straggler("serve", "--check-config", *(str(file) if flag == "FILE" else flag for flag in flags))
+
+    assert result.returncode == 2
+    assert text.replace("FILE", str(file)) in result.stderr
+
+
 def test_print_config(tmp_path: Path) -> None:
     """``--print-config`` prints what results from all places, as a file that can be used."""
     file = write_config(tmp_path, "dcgm: {url: none}\n")

@@ -12,6 +12,7 @@ from straggler.sidecar.config import AlertsConfig
 from straggler.sidecar.embedded import EmbeddedPolicy
 from straggler.sidecar.notify import HttpNotifier, poster
 from straggler.sidecar.state import Snapshot
+from straggler.sidecar.tls import require_certificates
 
 WAITING_TIMES = (
     "warning_for_seconds",
@@ -30,12 +31,13 @@ class Alerting:
     """Judges each snapshot and tells the receiver.
 
     Raises:
-        ConfigError: the file with the authorization cannot be read, or two receivers are given.
+        ConfigError: the file with the authorization or the certificates cannot be used, or two receivers are given.
     """
 
     def __init__(self, config: AlertsConfig, policy: Policy, clock: Clock) -> None:
         if config.alertmanager_url and config.webhook_url:
             raise ConfigError("alerts.webhook_url", "give this or alerts.alertmanager_url: a receiver is told once")
+        require_certificates("alerts.ca_file", config.ca_file)
         self._notifier = HttpNotifier(
             config.alertmanager_url or config.webhook_url,
             clock,

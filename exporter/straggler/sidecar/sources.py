@@ -17,6 +17,7 @@ from straggler.model.reading import Reading, SourceState
 from straggler.sidecar.config import AUTO_DCGM_URL, Config, is_loopback, user_ranges
 from straggler.sidecar.push_endpoint import PushTarget
 from straggler.sidecar.scrape import Request, Source, SourceCounts
+from straggler.sidecar.tls import require_certificates
 from straggler.sidecar.tokens import TokenFile
 from straggler.sources.dcgm.fetch import Access
 from straggler.sources.dcgm.read import DcgmSource
@@ -87,8 +88,12 @@ class Node:
 
     def _dcgm(self) -> Source:
         settings = self._config.dcgm
-        for name in ("password_file", "ca_file", "client_certificate_file", "client_key_file"):
+        for name in ("password_file", "client_certificate_file", "client_key_file"):
             _require_readable(f"dcgm.{name}", getattr(settings, name))
+        require_certificates("dcgm.ca_file", settings.ca_file)
+        for name, other in (("password_file", "username"), ("client_key_file", "client_certificate_file")):
+            if getattr(settings, name) and not getattr(settings, other):
+                raise ConfigError(f"dcgm.{name}", f"is used by nobody without dcgm.{other}")
         if settings.url == "none":
             self._dcgm_suffices = False
             return Source(name="dcgm", look=_absent)

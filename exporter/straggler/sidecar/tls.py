@@ -1,4 +1,4 @@
-"""Encryption of the HTTP server, as ``web_config.py`` reads it, with the standard library's OpenSSL."""
+"""Encryption of the HTTP server, as ``web_config.py`` reads it, and certificates to check others with, by OpenSSL."""
 
 from __future__ import annotations
 
@@ -50,6 +50,22 @@ def make_context(tls: TlsServerConfig, directory: Path) -> ssl.SSLContext:
             raise ConfigError(KEY, f"{ca} has no CA certificate (PEM): {_why(error)}") from error
         context.verify_mode = _CLIENTS[tls.client_auth_type]
     return context
+
+
+def require_certificates(key: str, file: Path | None) -> None:
+    """Say at the start what would otherwise fail with each request.
+
+    Raises:
+        ConfigError: the file that the setting names has no CA certificate, or cannot be read.
+    """
+    if file is None:
+        return
+    try:
+        ssl.create_default_context(cafile=file)
+    except ssl.SSLError as error:
+        raise ConfigError(key, f"{file} has no CA certificate (PEM): {_why(error)}") from error
+    except OSError as error:
+        raise ConfigError(key, f"cannot read {file}: {error.strerror}") from error
 
 
 def names_of(connection: ssl.SSLSocket) -> frozenset[str]:
