@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dashboards.src.grafana import Json, dashboard, query_variable, row
-from dashboards.src.panels import (
+from dashboards.src.kinds import stat, states, table, timeseries
+from dashboards.src.panel import (
     CRITICAL,
     GOOD,
     GREY,
@@ -11,10 +12,6 @@ from dashboards.src.panels import (
     colours,
     override,
     query,
-    stat,
-    states,
-    table,
-    timeseries,
 )
 from dashboards.src.queries import union
 from dashboards.src.tables import EXPORTER_UID, LINKS, RUNBOOKS, firing_alerts

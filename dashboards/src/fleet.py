@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dashboards.src.grafana import Json, dashboard, query_variable, row
-from dashboards.src.panels import (
+from dashboards.src.kinds import stat, states, table, timeseries
+from dashboards.src.panel import (
     CRITICAL,
     GOOD,
     GREY,
@@ -14,11 +15,7 @@ from dashboards.src.panels import (
     fixed,
     override,
     query,
-    stat,
-    states,
-    table,
     thresholds,
-    timeseries,
     value_texts,
 )
 from dashboards.src.queries import FLEET, lost_gpus, lost_share, slowdown, union

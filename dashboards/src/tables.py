@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dashboards.src.grafana import Json, annotation, constant_variable, link
-from dashboards.src.panels import (
+from dashboards.src.kinds import table
+from dashboards.src.panel import (
     CRITICAL,
     SLOWDOWN_CELL_STEPS,
     TIMES,
     WARNING,
     override,
     query,
-    table,
     thresholds,
     value_texts,
 )

@@ -1,0 +1,182 @@
+"""The lower half of the Run dashboard: since when, in which phase, and what becomes of the throughput."""
+
+from __future__ import annotations
+
+from dashboards.src.grafana import Json
+from dashboards.src.kinds import timeseries
+from dashboards.src.panel import (
+    EXCESS,
+    GOOD,
+    LOST_STEPS,
+    OWN,
+    WAIT,
+    WARNING,
+    colours,
+    fixed,
+    override,
+    query,
+)
+from dashboards.src.queries import RUN, RUN_LEVEL, SLOWEST, TYPICAL, phases_per_step
+
+PHASES = {
+    "data": "yellow",
+    "h2d": "light-orange",
+    "forward": "light-blue",
+    "backward": "blue",
+    "optimizer": "purple",
+    "other": "super-light-purple",
+    "checkpoint": "dark-green",
+    "eval": "light-green",
+    "wait": WAIT,
+}
+"""Each phase in the same colour wherever it is drawn."""
+
+_RATE = "[$__rate_interval]"
+_STEP = f"run:training_recent_step_seconds:mean{{{RUN_LEVEL}}}"
+_MEDIAN = f"run:training_recent_own_seconds:median{{{RUN}}}"
+
+
+def since_when() -> list[Json]:
+    """The gap, in shares and in seconds."""
+    return [
+        timeseries(
+            20,
+            "What the slowest rank costs",
+            "Longest minus median own time, as a share of the step; the worst peer group. From 5 % it matters, from "
+            "15 % it is dear (dashed). A step up is the moment at which something broke; a climb is heat or memory.",
+            [query(f"max(run:training_recent_own_seconds:max_minus_median_share{{{RUN}}})", "share of the step")],
+            unit="percentunit",
+            low=0,
+            fill=25,
+            lines=True,
+            steps=((None, "transparent"), *LOST_STEPS[2:]),
+            custom={"axisSoftMax": 0.2},
+            overrides=colours({"share of the step": EXCESS}),
+        ),
+        timeseries(
+            21,
+            "Step, own time and gap",
+            "The step (grey), inside it the longest (red) and the median (blue) own time, and below the gap between "
+            "both. Red leaves blue and lifts the step: a straggler. Red and blue rise together: everybody has more "
+            "work. The step rises alone: the exchange, so the network.",
+            [
+                query(f"max({_STEP})", "step"),
+                query(f"max(run:training_recent_own_seconds:max{{{RUN}}})", "longest own time"),
+                query(f"max({_MEDIAN})", "median own time"),
+                query(f"max(run:training_recent_own_seconds:max_minus_median{{{RUN}}})", "gap"),
+            ],
+            unit="s",
+            low=0,
+            overrides=[
+                *colours({"step": WAIT, "longest own time": EXCESS, "median own time": OWN}),
+                override("gap", color=fixed(WARNING), custom__fillOpacity=30, custom__lineWidth=1),
+            ],
+        ),
+    ]
+
+
+def phases() -> list[Json]:
+    """Of the slowest rank, and of a typical one."""
+    palette = colours(PHASES)
+    return [
+        timeseries(
+            30,
+            "Phases of rank $slowest, the slowest",
+            "Where the rank that is slowest at the end of the time range spends a step. Compare with the panel beside "
+            "it, which has a typical rank of the same peer group: the phase that is thicker here is the one to "
+            "explain. Data: loader or storage. Forward and backward: the GPU. Other: the host.",
+            [query(phases_per_step(SLOWEST), "{{phase}}")],
+            stacked=True,
+            unit="s",
+            low=0,
+            overrides=palette,
+        ),
+        timeseries(
+            31,
+            "Phases of rank $typical, a typical one",
+            "The same for the rank whose own time is in the middle of its peers'. A thick grey wait here is what the "
+            "straggler costs all others.",
+            [query(phases_per_step(TYPICAL), "{{phase}}")],
+            stacked=True,
+            unit="s",
+            low=0,
+            overrides=palette,
+        ),
+    ]
+
+
+def throughput() -> list[Json]:
+    """Tokens, the exchange, utilization, progress."""
+    return [
+        timeseries(
+            40,
+            "Throughput",
+            "Tokens a second (left) and model floating point operations a second (right), summed over the ranks, where "
+            "the training loop says them. Both fall by the share lost when a straggler appears. Divide the operations "
+            "by GPUs and peak for the MFU.",
+            [
+                query(f"sum(run:training_tokens:per_second{{{RUN_LEVEL}}})", "tokens"),
+                query(f"sum(max by (cluster, rank) (rate(training_flops_total{{{RUN}}}{_RATE})))", "operations"),
+            ],
+            unit="short",
+            low=0,
+            points=150,  # the second query reads a counter of every rank
+            overrides=[
+                override("tokens", color=fixed("green"), unit="short", custom__axisLabel="tokens/s"),
+                override("operations", color=fixed("purple"), unit="flops", custom__axisPlacement="right"),
+            ],
+        ),
+        timeseries(
+            41,
+            "Exchange: bytes and exposed waiting",
+            "All-reduce bytes a second of a typical rank (right), and how long ranks are blocked in a step. The least "
+            "wait is the exchange itself: if it rises while bytes do not, the network is slow. What the mean wait has "
+            "above it is waiting for each other.",
+            [
+                query(f"max(run:training_recent_wait_seconds:mean{{{RUN}}})", "mean wait"),
+                query(f"max(run:training_recent_min_wait_seconds:min{{{RUN}}})", "least wait"),
+                query(f"max(rate(training_allreduce_bytes_total{{{TYPICAL}}}{_RATE}))", "all-reduce"),
+            ],
+            unit="s",
+            low=0,
+            overrides=[
+                override("mean wait", color=fixed(WAIT), custom__fillBelowTo="least wait", custom__fillOpacity=20),
+                override("least wait", color=fixed(OWN)),
+                override("all-reduce", color=fixed("purple"), unit="Bps", custom__axisPlacement="right"),
+            ],
+        ),
+        timeseries(
+            42,
+            "Reported against useful utilization",
+            "Reported (GPU_UTIL) counts a GPU that waits in a collective as busy; useful (SM_ACTIVE) counts cycles in "
+            "which work was resident. The red area is paid for and not used; it widens when a straggler appears.",
+            [
+                query(f"max(run:training_gpu_utilization_ratio:mean{{{RUN_LEVEL}}})", "reported"),
+                query(f"max(run:training_gpu_sm_active_ratio:mean{{{RUN_LEVEL}}})", "useful"),
+            ],
+            unit="percentunit",
+            low=0,
+            high=1,
+            overrides=[
+                override("reported", color=fixed("red"), custom__fillBelowTo="useful", custom__fillOpacity=20),
+                override("useful", color=fixed("green")),
+            ],
+        ),
+        timeseries(
+            43,
+            "Progress",
+            "Number of the last finished step: the furthest and the least advanced rank. They stay together; where "
+            "they part, or stand still, the run hangs. A fall is a restart from a checkpoint.",
+            [
+                query(f"max(training_step{{{RUN}}})", "furthest rank"),
+                query(f"min(training_step{{{RUN}}})", "last rank"),
+            ],
+            unit="none",
+            decimals=0,
+            points=150,
+            overrides=[
+                override("furthest rank", color=fixed(GOOD)),
+                override("last rank", color=fixed(WARNING), custom__lineStyle={"fill": "dash", "dash": [8, 6]}),
+            ],
+        ),
+    ]
