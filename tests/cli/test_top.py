@@ -124,6 +124,16 @@ def test_slow_ranks_come_first_where_there_are_many() -> None:
     assert _text(ranks_table(_document(*views))).splitlines()[2].split()[0] == str(count - 1)
 
 
+def test_rank_that_is_gone_is_on_no_gpu() -> None:
+    """That a rank has ended is said once, by its state: under GPU stand GPUs, and why a living rank has none."""
+    text = _text(ranks_table(_document(view(0, state=RankState.FINISHED))))
+
+    assert text.splitlines()[0].strip() == "run r on n1, 1 rank"
+    assert "finished" in text
+    assert "GPU" not in text
+    assert "no_evidence" in _text(ranks_table(_document(view(0))))
+
+
 def test_no_ranks() -> None:
     """An empty node is said to be empty."""
     assert "no ranks" in _text(ranks_table(_document()))

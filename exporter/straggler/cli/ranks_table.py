@@ -59,4 +59,5 @@ def _title(ranks: Sequence[Mapping[str, Any]]) -> Text:
     run = f"run {next(iter(runs))}" if len(runs) == 1 else f"{len(runs)} runs"
     node = f" on {next(iter(nodes))}" if len(nodes) == 1 else ""
     slow = [str(rank["rank"]) for rank in ranks if is_slow(rank)]
-    return Text(f"{run}{node}, {len(ranks)} ranks" + (f", slow: {', '.join(slow)}" if slow else ""))
+    count = "1 rank" if len(ranks) == 1 else f"{len(ranks)} ranks"
+    return Text(f"{run}{node}, {count}" + (f", slow: {', '.join(slow)}" if slow else ""))

@@ -46,7 +46,7 @@ def cells(rank: Mapping[str, Any]) -> tuple[str, ...]:
         _text(rank, "own_seconds", wording.seconds) or ("" if is_gone(rank) else _why_no_own_time(rank)),
         _text(rank, "wait_seconds", wording.seconds),
         f"{slowdown} slow" if "slow" in rank else slowdown,
-        str(gpu.get("gpu", gpu.get("UUID", rank.get("unmatched_reason", "")))),
+        str(gpu.get("gpu", gpu.get("UUID", "" if is_gone(rank) else rank.get("unmatched_reason", "")))),
         _text(gpu, "sm_active_ratio", wording.percent),
     )
 
