@@ -226,6 +226,20 @@ def test_refused_file_is_said_and_the_others_are_shown(
     assert ran.file["records"] == 40
 
 
+def test_directory_gives_all_its_rings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A directory stands for its rings, the last to give a sign of life at the end; without any it is refused."""
+    for written, name in ((300, "a"), (100, "b"), (200, "c")):
+        RingFile(tmp_path / f"{name}.ring", run=name).step()
+        os.utime(tmp_path / f"{name}.ring", (written, written))
+    (tmp_path / "empty").mkdir()
+
+    ran = Ran(capsys, "--json", str(tmp_path))
+    empty = Ran(capsys, "--json", str(tmp_path / "empty"))
+
+    assert [file["identity"]["run"] for file in ran.document["files"]] == ["b", "c", "a"]
+    assert [refused["reason"] for refused in empty.document["refused"]] == ["not_regular"]
+
+
 def test_hostile_names_reach_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Escape sequences in names of files, runs and nodes are printed as replacement characters."""
     path = tmp_path / "a\x1b[2J.ring"

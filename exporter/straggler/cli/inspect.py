@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
@@ -51,7 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the flags."""
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a ring file, or a copy of one")
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="a ring file, a copy of one, or a directory of them"
+    )
     parser.add_argument("-n", "--last", type=int, default=20, metavar="N", help="show the last N steps (default 20)")
     parser.add_argument("--json", action="store_true", help="print everything as JSON, see below")
 
@@ -69,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("last", f"{arguments.last} is not a number of steps; write 1 or more")
     files = []
     refused = []
-    for path in arguments.files:
+    for path in (ring for given in arguments.files for ring in _rings_in(given)):
         name = clean_text(str(path), None)
         try:
             files.append(describe(name, read_snapshot(path), arguments.last))
@@ -81,6 +84,22 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n\n".join(render(file) for file in files))
     return 1 if refused else 0
+
+
+def _rings_in(path: Path) -> Sequence[Path]:
+    """The rings of a directory, oldest sign of life first: their names are random, so nobody knows which to ask for.
+
+    Whatever is no directory with rings is given back, to be refused with its reason.
+    """
+    is_directory = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where it may not look
+    return (sorted(path.glob("*.ring"), key=_written_at) if is_directory else []) or [path]
+
+
+def _written_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def describe(name: str, snapshot: Snapshot, last: int) -> dict[str, Any]:
