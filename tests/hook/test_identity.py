@@ -317,3 +317,13 @@ def test_changes_are_checked() -> None:
 
     assert after == before._replace(rank=3, framework="torch 9")
     assert len(reports) == 3
+
+
+def test_a_rank_that_cannot_be_read_is_said_to_be_rank_0() -> None:
+    """Where a launcher's rank is no number, the process is rank 0 of an unknown size, and a report says both."""
+    said: dict[str, str] = {}
+    identity = find_identity({"RANK": "abc"}, warn=said.__setitem__, hook_version="")
+
+    assert (identity.rank, identity.world_size) == (0, None)
+    assert "rank 0" in said["rank"]
+    assert "abc" in said["RANK"]

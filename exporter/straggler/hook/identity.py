@@ -120,7 +120,9 @@ def find_identity(
                 numbers[key] = _number(environment, getattr(launcher, key), warn)
     if numbers["rank"] is None:
         numbers["rank"] = 0
-        if launcher is None and numbers["world_size"] is None and not _names_a_rank(environment):
+        if _names_a_rank(environment):
+            warn("rank", "no launcher's rank can be used, so this process is published as rank 0: set STRAGGLER_RANK")
+        elif launcher is None and numbers["world_size"] is None:
             numbers["world_size"] = 1
     _check_sizes(numbers, warn)
     texts = {field: _text(environment, *variables) for field, variables in _TEXTS.items()}

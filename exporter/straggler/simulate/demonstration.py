@@ -208,5 +208,5 @@ def _judge_yourself(webhook_url: str, plan: Plan) -> tuple[str, ...]:
         *("--alerts-webhook-url", webhook_url),
         *("--alerts-patience", str(1 / plan.hurry)),
         *("--poll-seconds", str(plan.scrape_seconds)),
-        *("--alerts-runbook-url", "docs/runbooks"),
+        *("--alerts-runbook-url", "https://runbooks.example/straggler"),
     )
