@@ -417,6 +417,19 @@ def test_missing_certificate_file(certificates: Path, tmp_path: Path, field: str
     assert "missing.pem" in caught.value.detail
 
 
+def test_what_the_caller_handles_is_no_part_of_it(certificates: Path, tmp_path: Path) -> None:
+    """A look that fails while its caller handles an error of its own tells its own trouble."""
+
+    def read_while_handling(url: str) -> None:
+        try:
+            next(iter(()))
+        except StopIteration:
+            read_page(url, Access(ca_file=tmp_path / "missing.pem"), 10)
+
+    with tls(certificates) as server, pytest.raises(SourceFailedError, match=r"missing\.pem"):
+        read_while_handling(server.url)
+
+
 def test_plain_http_on_a_tls_port(certificates: Path) -> None:
     """HTTP against an HTTPS port, and the other way round, are told, and not waited for."""
     with tls(certificates) as server:

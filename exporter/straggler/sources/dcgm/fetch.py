@@ -11,8 +11,10 @@ elsewhere is not what was configured, and would be sent the password.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import ssl
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -170,12 +172,13 @@ def _certificate(access: Access) -> str | tuple[str, str] | None:
 @contextlib.contextmanager
 def _translated(url: str, dog: Watchdog, timeout_seconds: float) -> Iterator[None]:
     """Turn whatever goes wrong into one of the listed reasons."""
+    outside = sys.exc_info()[1]  # what the caller is handling already is no part of what goes wrong here
     try:
         yield
     except SourceFailedError:
         raise
     except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-        chain = list(_chain(error))
+        chain = list(itertools.takewhile(lambda one: one is not outside, _chain(error)))
         if dog.has_bitten or any(isinstance(one, (requests.Timeout, TimeoutError)) for one in chain):
             raise _timeout(url, timeout_seconds) from error
         said = type(chain[-1]).__name__ if "@" in url else str(chain[-1])  # a message may quote the password
