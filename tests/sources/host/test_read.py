@@ -102,6 +102,21 @@ def test_pressure_and_events_are_the_groups_own(tmp_path: Path) -> None:
     assert rank.memory_events == {"high": 12, "max": 3, "oom": 0, "oom_kill": 0}
 
 
+def test_root_groups_pressure_is_the_nodes(tmp_path: Path) -> None:
+    """A process in the root group has no pressure of its own; one in a container's, which it calls "/", has."""
+    source = _second_version(tmp_path, {"cgroup": "0::/\n"})
+    group = tmp_path / "sys/fs/cgroup"
+    _write(group / "cpu.pressure", GROUPS["pods/a"]["cpu.pressure"])
+    in_root = _rank(source)
+    _write(group / "cgroup.type", "domain\n")
+    in_container = _rank(source)
+
+    assert in_root is not None
+    assert in_root.pressure == {}
+    assert in_container is not None
+    assert in_container.pressure == {("cpu", "some"): 2.0, ("cpu", "full"): 1.0}
+
+
 def test_disk_wait_is_absent_where_it_is_not_counted(tmp_path: Path) -> None:
     """A kernel that does not count writes 0, which is not shown; one that does, or has no switch, is believed."""
     source = _second_version(tmp_path)

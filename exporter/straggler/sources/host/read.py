@@ -71,7 +71,9 @@ class HostSource:
         return Reading(source=SOURCE, state=SourceState.OK, facts=(node, *ranks), problems=tuple(self._problems))
 
     def _node_pressure(self) -> Pressure:
-        return _without_cpu_full(self._pressure(self._proc / "pressure", ""))
+        pressure = self._pressure(self._proc / "pressure", "")
+        # Of a whole system, says psi.rst, "CPU full is undefined", and it is printed as zero.
+        return {what: seconds for what, seconds in pressure.items() if what != ("cpu", "full")}
 
     def _pressure(self, directory: Path, suffix: str) -> dict[tuple[str, str], float]:
         found: dict[tuple[str, str], float] = {}
@@ -87,8 +89,12 @@ class HostSource:
         return found
 
     def _group_pressure(self, path: str) -> Pressure:
-        pressure = self._pressure(self._group("unified", path), ".pressure") if path else {}
-        return _without_cpu_full(pressure) if path == "/" else pressure
+        """The group's own. That of the root group is the node's, which is told once, and not of each rank again."""
+        group = self._group("unified", path)
+        # "/" is the root of the reader's namespace: in a container that is the container's group. The true root alone
+        # has no cgroup.type ("exists on non-root cgroups").
+        is_root = path == "/" and not (group / "cgroup.type").exists()
+        return {} if is_root or not path else self._pressure(group, ".pressure")
 
     def _gpu_bus_ids(self) -> frozenset[str]:
         try:
@@ -187,11 +193,6 @@ class HostSource:
 
     def _refuse(self, path: Path, error: ParseError) -> None:
         self._problems.append(Problem(reason="bad_format", detail=f"{path}: {error}"))
-
-
-def _without_cpu_full(pressure: Pressure) -> Pressure:
-    """Of the whole system: there, says psi.rst, "CPU full is undefined", and it is printed as zero."""
-    return {what: seconds for what, seconds in pressure.items() if what != ("cpu", "full")}
 
 
 def _read(path: Path) -> str | None:
