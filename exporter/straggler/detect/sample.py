@@ -48,6 +48,10 @@ class RankSample:
     sm_active_ratio: float | None = None
     pcie_link_width: float | None = None
     pcie_link_width_max: float | None = None
+    nccl_channels: Mapping[str, int] = field(default_factory=dict)
+    """How many of the rank's NCCL channels use each transport (``model.nccl.TRANSPORTS``); empty without a log."""
+    nccl_gdr_ratio: float | None = None
+    """Share of its network channels that receive straight into GPU memory."""
 
     @property
     def key(self) -> RankKey:
@@ -126,4 +130,6 @@ def sample(
         sm_active_ratio=values.get("sm_active_ratio"),
         pcie_link_width=values.get("pcie_link_width"),
         pcie_link_width_max=values.get("pcie_link_width_max"),
+        nccl_channels=view.nccl.channels if view.nccl else {},
+        nccl_gdr_ratio=view.nccl.gdr_ratio if view.nccl else None,
     )

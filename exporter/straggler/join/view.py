@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from straggler.model.gpu import GpuFacts
 from straggler.model.host import RankHost
+from straggler.model.nccl import NcclFacts
 from straggler.model.rank import RankFacts
 
 
@@ -21,3 +22,5 @@ class RankView:
     """Why there is no GPU: one of ``join.evidence.UNMATCHED``; ``""`` if there is one."""
     host: RankHost | None = None
     """What the operating system says about its process, if that can be looked at."""
+    nccl: NcclFacts | None = None
+    """What NCCL's log says of it. ``None`` is no log, and not a rank without trouble."""

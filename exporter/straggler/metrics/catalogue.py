@@ -146,6 +146,27 @@ RANK_METRICS: tuple[Metric, ...] = (
         "share",
     ),
     _host("memory_events_total", "How often its control group came to a limit (memory.events)", "event"),
+    _rank(
+        "training_nccl_info",
+        Kind.INFO,
+        "What the rank's NCCL says of itself: version, network, NVLink SHARP (NCCL_DEBUG=INFO); value 1",
+        "version",
+        "cuda_version",
+        "network",
+        "nvls",
+    ),
+    _rank(
+        "training_nccl_channels",
+        Kind.GAUGE,
+        "NCCL channels of the rank that use a transport: p2p, shm, ib, libfabric, socket, collnet, other",
+        "transport",
+    ),
+    _rank(
+        "training_nccl_gdr_ratio",
+        Kind.GAUGE,
+        "Share of the rank's NCCL channels between nodes that receive straight into GPU memory (GPUDirect RDMA)",
+    ),
+    _rank("training_nccl_warnings_total", Kind.COUNTER, "Lines that NCCL marked as warnings, by kind", "kind"),
 )
 
 GPU_METRICS: tuple[Metric, ...] = (
@@ -225,6 +246,13 @@ EXPORTER_METRICS: tuple[Metric, ...] = (
     _own("straggler_exporter_ranks_refused", Kind.GAUGE, "Rings not published at present", "reason"),
     _own("straggler_exporter_scrape_seconds", Kind.GAUGE, "How long the last scrape took to collect"),
     _own("straggler_exporter_rings_removed_total", Kind.COUNTER, "Ring files removed after their grace period"),
+    _own("straggler_exporter_nccl_logs", Kind.GAUGE, "NCCL logs that are followed"),
+    _own(
+        "straggler_exporter_nccl_unlinked",
+        Kind.GAUGE,
+        "Ranks in NCCL logs that are not told for any rank of this node",
+        "reason",
+    ),
     _own("straggler_exporter_hang_after_seconds", Kind.GAUGE, "Shortest silence that this sidecar calls a hang"),
 )
 

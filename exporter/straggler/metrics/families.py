@@ -13,6 +13,7 @@ from straggler.metrics.book import MetricBook
 from straggler.metrics.catalogue import RANK_METRICS, Kind
 from straggler.model.gpu import GpuFacts
 from straggler.model.host import NodeHost, RankHost
+from straggler.model.nccl import NcclFacts
 from straggler.model.rank import RankState, Totals
 from straggler.wire import layout
 from straggler.wire.recent import Recent
@@ -52,11 +53,17 @@ def _add_rank(book: MetricBook, view: RankView) -> None:
         book.add("training_rank_phase", float(rank.excluded_phase == phase), (*labels, phase))
     if view.host is not None:
         _add_host(book, view.host, labels)
+    if view.nccl is not None:
+        _add_nccl(book, view.nccl, labels)
     if view.gpu is not None:
-        for name, key in _JOINED_GAUGES:
-            book.add(name, view.gpu.values.get(key), labels)
-        for reason, seconds in view.gpu.clocks_event_seconds.items():
-            book.add("training_gpu_clocks_event_seconds_total", seconds, (*labels, reason))
+        _add_joined_gpu(book, view.gpu, labels)
+
+
+def _add_joined_gpu(book: MetricBook, gpu: GpuFacts, labels: tuple[str, ...]) -> None:
+    for name, key in _JOINED_GAUGES:
+        book.add(name, gpu.values.get(key), labels)
+    for reason, seconds in gpu.clocks_event_seconds.items():
+        book.add("training_gpu_clocks_event_seconds_total", seconds, (*labels, reason))
 
 
 def _add_host(book: MetricBook, host: RankHost, labels: tuple[str, ...]) -> None:
@@ -66,6 +73,16 @@ def _add_host(book: MetricBook, host: RankHost, labels: tuple[str, ...]) -> None
         book.add("training_rank_host_pressure_seconds_total", seconds, (*labels, *what))
     for event, count in host.memory_events.items():
         book.add("training_rank_host_memory_events_total", count, (*labels, event))
+
+
+def _add_nccl(book: MetricBook, nccl: NcclFacts, labels: tuple[str, ...]) -> None:
+    nvls = {None: "", True: "yes", False: "no"}[nccl.nvls]
+    book.add("training_nccl_info", 1, (*labels, nccl.version, nccl.cuda_version, nccl.network, nvls))
+    for transport, count in nccl.channels.items():
+        book.add("training_nccl_channels", count, (*labels, transport))
+    book.add("training_nccl_gdr_ratio", nccl.gdr_ratio, labels)
+    for kind, count in nccl.warnings.items():
+        book.add("training_nccl_warnings_total", count, (*labels, kind))
 
 
 def add_node(book: MetricBook, node: NodeHost) -> None:

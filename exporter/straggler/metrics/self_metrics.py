@@ -41,6 +41,9 @@ class ExporterStatus:
     scrape_seconds: float | None = None
     rings_removed: int | None = None
     hang_after_seconds: float | None = None
+    nccl_logs: int | None = None
+    nccl_unlinked: Mapping[str, int] = field(default_factory=dict)
+    """Ranks in NCCL logs that belong to no rank here, by ``join.nccl.UNLINKED``."""
 
 
 def add_exporter(book: MetricBook, status: ExporterStatus, views: Iterable[RankView]) -> None:
@@ -54,6 +57,9 @@ def add_exporter(book: MetricBook, status: ExporterStatus, views: Iterable[RankV
         book.add("straggler_exporter_ranks_refused", count, (reason,))
     book.add("straggler_exporter_scrape_seconds", status.scrape_seconds)
     book.add("straggler_exporter_rings_removed_total", status.rings_removed)
+    book.add("straggler_exporter_nccl_logs", status.nccl_logs)
+    for reason, count in sorted(status.nccl_unlinked.items()):
+        book.add("straggler_exporter_nccl_unlinked", count, (reason,))
     book.add("straggler_exporter_hang_after_seconds", status.hang_after_seconds)
     _add_rank_counts(book, views)
 

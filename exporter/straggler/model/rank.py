@@ -70,6 +70,10 @@ class RankFacts:
     """``rings`` or ``push``."""
     since_progress_seconds: float = 0.0
     """How long the sidecar has seen nothing move: no step, no arrival, no entering or leaving ``excluded_phase``."""
+    pid: int | None = None
+    """Of the process, in its own PID namespace, as its ring says: it repeats from container to container."""
+    uid: int | None = None
+    """Who owns the ring's file; ``None`` for a pushed rank."""
 
     @property
     def key(self) -> RankKey:

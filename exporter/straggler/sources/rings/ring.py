@@ -139,6 +139,8 @@ class Ring:
             own_reason=own_reason_of(newest, self.identity),
             source="rings",
             since_progress_seconds=self._liveness.progress.age(now),
+            pid=self.preamble.pid,
+            uid=self.uid,
         )
 
     def status(self) -> os.stat_result:
