@@ -25,3 +25,10 @@ def test_no_variable_means_two_things() -> None:
     ours = {CONFIG_VARIABLE, *(setting.variable for setting in settings())}
 
     assert not ours & HOOK_VARIABLES
+
+
+def test_no_variable_is_one_of_kubernetes() -> None:
+    """Kubernetes sets ``NAME_PORT=tcp://…`` for each Service: one called ``straggler`` must not set anything here."""
+    ours = {CONFIG_VARIABLE, *HOOK_VARIABLES, *(setting.variable for setting in settings())}
+
+    assert {name for name in ours if re.search(r"_SERVICE_HOST|_PORT(_|$)", name)} == set()

@@ -148,6 +148,33 @@ def test_unknown_variables_name_the_nearest() -> None:
     ]
 
 
+LINKS = {
+    "STRAGGLER_SERVICE_HOST": "10.0.0.1",
+    "STRAGGLER_SERVICE_PORT": "9000",
+    "STRAGGLER_SERVICE_PORT_PUSH": "9000",
+    "STRAGGLER_PORT": "tcp://10.0.0.1:9000",
+    "STRAGGLER_PORT_9000_TCP": "tcp://10.0.0.1:9000",
+    "STRAGGLER_PORT_9000_TCP_PROTO": "tcp",
+    "STRAGGLER_PORT_9000_TCP_PORT": "9000",
+    "STRAGGLER_PORT_9000_TCP_ADDR": "10.0.0.1",
+}
+"""What a pod finds beside a Service called ``straggler``."""
+
+
+@pytest.mark.parametrize("service", ["STRAGGLER", "STRAGGLER_DCGM"])
+def test_links_to_services_are_no_variables_of_ours(service: str) -> None:
+    """What Kubernetes sets for a Service of our name is neither a setting nor a misspelt one."""
+    links = {name.replace("STRAGGLER", service): value for name, value in LINKS.items()}
+
+    assert unknown_variables(links) == []
+    assert load({}, links) == Config()
+
+
+def test_port_without_a_service_is_told() -> None:
+    """Whoever makes up ``STRAGGLER_PORT`` learns that it is none."""
+    assert len(unknown_variables({"STRAGGLER_PORT": "9000"})) == 1
+
+
 def test_printed_settings_read_back(file: Path) -> None:
     """What ``--print-config`` prints is a file with the same settings."""
     config = load({"listen": "[::1]:5", "ring_dir": "/x", "dcgm_same_node": "true", "dcgm_url": "http://h:1"}, {})

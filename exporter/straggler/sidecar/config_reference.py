@@ -23,7 +23,9 @@ dcgm:
 (`dcgm_url: …` on the top level is the same as `url` under `dcgm`.) A key that does not exist, a key that stands twice
 and a value that cannot be used are errors: the sidecar says which key, what was given and what to write, and ends with
 exit code 2. `straggler serve --check-config` does only that, and `--print-config` prints the settings that result.
-A variable that begins with `STRAGGLER_` and is neither here nor one of the hook's is a warning in the log.
+A variable that begins with `STRAGGLER_` and is neither here nor one of the hook's is a warning in the log; those that
+Kubernetes sets for a Service called `straggler` (`STRAGGLER_PORT=tcp://…`, `STRAGGLER_SERVICE_HOST`, …) mean nothing
+here, nor to the hook.
 
 | key | flag | variable | value | default | meaning |
 |---|---|---|---|---|---|

@@ -6,6 +6,7 @@ where it came from, what was given and what to write.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,12 @@ HOOK_VARIABLES = frozenset(
     )
 )
 """What the hook reads (it may not be imported here): no misspelling of ours. A guard compares with the hook's code."""
+
+
+# STRAGGLER_SERVICE_HOST, STRAGGLER_SERVICE_PORT_PUSH, STRAGGLER_PORT, STRAGGLER_PORT_10110_TCP_ADDR (Kubernetes 1.34)
+_SERVICE_LINK = re.compile(
+    r"([A-Z0-9_]+?)_(?:SERVICE_HOST|SERVICE_PORT(?:_[A-Z0-9_]+)?|PORT(?:_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)?)"
+)
 
 
 def load(flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None) -> Config:
@@ -93,8 +100,20 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     return [
         f"unknown variable {name} in the environment{nearest(name, known)}"
         for name in sorted(environment)
-        if name.startswith(PREFIX) and name not in known
+        if name.startswith(PREFIX) and name not in known and not _is_service_link(name, environment)
     ]
+
+
+def _is_service_link(name: str, environment: Mapping[str, str]) -> bool:
+    """Whether Kubernetes set it: into each pod, for each Service of its namespace, called ``straggler`` for example.
+
+    A whole set comes with each Service, so that a port of ours that somebody made up is still told.
+
+    Source:
+        https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
+    """
+    found = _SERVICE_LINK.fullmatch(name)
+    return found is not None and f"{found[1]}_SERVICE_HOST" in environment
 
 
 def to_yaml(config: Config) -> str:
