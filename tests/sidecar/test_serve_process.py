@@ -237,6 +237,25 @@ def _refused(sidecar: ServedSidecar, reason: str) -> list[float]:
     ]
 
 
+def test_refused_push_is_logged_once(tmp_path: Path) -> None:
+    """The log says who was refused and why, once and not with each push, and repeats no token."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"{TEAM_TOKEN} team-a\n", encoding="utf-8")
+    with served("--ring-dir", str(tmp_path), "--dcgm-url", "none", "--push-tokens-file", str(tokens)) as sidecar:
+        for _ in range(3):
+            for token, run in (("wrong-wrong-wrong", "x"), (TEAM_TOKEN, "team-b/job")):
+                sidecar.request("/api/v1/push", "POST", _push(run), Authorization=f"Bearer {token}")
+        sidecar.metrics()
+        sidecar.end()
+
+    told = [line.partition("push: ")[2] for line in sidecar.log.splitlines() if "a push from" in line]
+    assert [line.partition(" send")[0] for line in told] == [
+        "unauthorized: a push from 127.0.0.1:",
+        "wrong_namespace: a push from 127.0.0.1: the token is for runs called team-a/…, this one is 'team-b/job'",
+    ]
+    assert "wrong-wrong-wrong" not in sidecar.log
+
+
 def test_push_for_the_tokens_namespace(sidecar: ServedSidecar) -> None:
     """A token that is bound to a namespace writes runs of that namespace."""
     answer, _ = sidecar.request("/api/v1/push", "POST", _push("team-a/job"), Authorization=f"Bearer {TEAM_TOKEN}")
@@ -359,6 +378,7 @@ def test_check_config_looks_at_files(flag: str, text: str) -> None:
     ("flags", "text"),
     [
         (["--dcgm-ca-file", "FILE"], "dcgm.ca_file: FILE has no CA certificate"),
+        (["--ring-dir", "FILE"], "ring_dir: FILE is no directory"),
         (
             ["--alerts-webhook-url", "https://h", "--alerts-ca-file", "FILE"],
             "alerts.ca_file: FILE has no CA certificate",

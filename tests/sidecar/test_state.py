@@ -15,6 +15,7 @@ from straggler.model.reading import Problem, SourceState
 from straggler.sidecar.page import build_page
 from straggler.sidecar.scrape import SourceCounts
 from straggler.sidecar.state import MAX_GPUS
+from straggler.sidecar.trouble import QUIET_SECONDS
 
 
 def _families(bench: Bench) -> dict[str, Metric]:
@@ -82,6 +83,21 @@ def test_refusals_outside_a_look_are_counted(make_bench: MakeBench) -> None:
     bench.state.count_one("http", "too_slow")
 
     assert _named(bench, "straggler_exporter_refused") == {("http", "too_slow"): 1}
+
+
+def test_refusals_outside_a_look_are_logged(make_bench: MakeBench, caplog: pytest.LogCaptureFixture) -> None:
+    """Of any number of the same the first is told, with the next look; when they have stopped, that is told too."""
+    caplog.set_level(logging.INFO)
+    bench = make_bench(ScriptedSource("push"))
+    for number in range(3):
+        for client in ("10.0.0.1", "10.0.0.2"):
+            bench.state.tell("push", Problem(reason="unauthorized", detail=f"{number} from {client}"))
+        bench.collector.collect(30)
+    bench.clock.advance(QUIET_SECONDS)
+    bench.collector.collect(30)
+
+    told = [record.getMessage() for record in caplog.records if "unauthorized" in record.getMessage()]
+    assert told == ["push: unauthorized: 0 from 10.0.0.1", "push: unauthorized: no longer"]
 
 
 def test_source_states_ages_and_blind_spots(make_bench: MakeBench) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import signal
 import threading
 from collections.abc import Sequence
@@ -45,12 +46,13 @@ class Sidecar:
             ``poll_seconds`` by itself, and not only when it is scraped.
 
     Raises:
-        ConfigError: a file that a setting names cannot be used, or the address cannot be listened on.
+        ConfigError: a file or directory that a setting names cannot be used, or the address cannot be listened on.
     """
 
     def __init__(self, config: Config, *, policy: Policy = DEFAULT, observers: Sequence[Observer] = ()) -> None:
         clock = SystemClock()
         policy = adjust(policy, config)
+        _require_directory(config)
         self._config = config
         self._observed = bool(observers)
         self._node = Node(config, policy, clock)
@@ -69,7 +71,9 @@ class Sidecar:
             scrape=config.scrape,
             policy=policy,
             count=state.count,
-            push=PushEndpoint(self._node.push, partial(state.count_one, "push")).answer,
+            push=PushEndpoint(
+                self._node.push, count=partial(state.count_one, "push"), tell=partial(state.tell, "push")
+            ).answer,
             hint=f"Rings are looked for in {self._node.ring_dir}: the training process must write there "
             "(STRAGGLER_DIR) and use StepTimer.",
         )
@@ -180,11 +184,21 @@ def check(config: Config) -> None:
     """Try all settings but the address.
 
     Raises:
-        ConfigError: a file that a setting names cannot be used.
+        ConfigError: a file or directory that a setting names cannot be used.
     """
+    _require_directory(config)
     Node(config, DEFAULT, SystemClock())
     Gate(config.web.config_file)
     make_alerting(config, DEFAULT)
+
+
+def _require_directory(config: Config) -> None:
+    """Refuse what can never become the ring directory; one that is not there yet may come, e.g. when it is mounted.
+
+    Only if a setting names it: the default under /dev/shm is a place where any user can put a file.
+    """
+    if config.ring_dir is not None and os.path.exists(config.ring_dir) and not os.path.isdir(config.ring_dir):  # noqa: PTH110, PTH112 - pathlib's raise where a parent may not be entered
+        raise ConfigError("ring_dir", f"{config.ring_dir} is no directory")
 
 
 def _why_not_listening(config: Config, error: OSError) -> str:

@@ -42,5 +42,7 @@ class Request(NamedTuple):
     path: str
     """Without the query."""
     headers: Message
+    client: str
+    """Its address."""
     read_body: Callable[[int], bytes]
     """Takes the most bytes allowed. Raises ``Refusal`` if the body is longer, its length unknown, or it is too slow."""

@@ -172,7 +172,9 @@ class Handler(BaseHTTPRequestHandler):
             unread = False
             return body
 
-        request = Request(self.command, self.path.partition("?")[0], self.headers, read_body)
+        request = Request(
+            self.command, self.path.partition("?")[0], self.headers, client=self.address_string(), read_body=read_body
+        )
         self._host.answering(1)
         try:
             broken = Response(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; see the log of the exporter\n")

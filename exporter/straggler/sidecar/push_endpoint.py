@@ -6,6 +6,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import NamedTuple
 
+from straggler.model.reading import Problem
 from straggler.sidecar.exchange import Refusal, Request, Response
 from straggler.sidecar.tokens import TokenFile
 from straggler.sources.push.reasons import DUPLICATE_RANK, TOO_MANY_RANKS, WRONG_NAMESPACE
@@ -37,11 +38,15 @@ class PushEndpoint:
     Args:
         target: ``None`` where push is off.
         count: told the reason of each push that is refused for what it says.
+        tell: given every refused push, for the log.
     """
 
-    def __init__(self, target: PushTarget | None, count: Callable[[str], None]) -> None:
+    def __init__(
+        self, target: PushTarget | None, *, count: Callable[[str], None], tell: Callable[[Problem], None]
+    ) -> None:
         self._target = target
         self._count = count
+        self._tell = tell
 
     def answer(self, request: Request) -> Response:
         """Take one push.
@@ -51,13 +56,21 @@ class PushEndpoint:
         """
         if self._target is None:
             return Response(HTTPStatus.NOT_FOUND, _OFF)
-        grant = self._target.tokens.check(request.headers.get("Authorization", ""))
-        if grant is None:
-            raise Refusal(HTTPStatus.UNAUTHORIZED, "unauthorized", _ASK, (("WWW-Authenticate", "Bearer"),))
-        body = request.read_body(MAX_BYTES)
-        outcome = self._target.accept(body, grant.namespace)
+        try:
+            outcome = self._take(self._target, request)
+        except Refusal as refusal:
+            self._tell(Problem(reason=refusal.reason, detail=f"a push from {request.client}: {refusal.text.rstrip()}"))
+            raise
         if outcome.ok:
             return Response(HTTPStatus.NO_CONTENT, b"")
         self._count(outcome.reason)
+        self._tell(Problem(reason=outcome.reason, detail=f"a push from {request.client}: {outcome.detail}"))
         status = _STATUSES.get(outcome.reason, HTTPStatus.BAD_REQUEST)
         return Response(status, f"{outcome.reason}: {outcome.detail}\n".encode("utf-8", "replace"))
+
+    @staticmethod
+    def _take(target: PushTarget, request: Request) -> PushOutcome:
+        grant = target.tokens.check(request.headers.get("Authorization", ""))
+        if grant is None:
+            raise Refusal(HTTPStatus.UNAUTHORIZED, "unauthorized", _ASK, (("WWW-Authenticate", "Bearer"),))
+        return target.accept(request.read_body(MAX_BYTES), grant.namespace)

@@ -59,7 +59,7 @@ class Snapshot:
 
 
 class NodeState:
-    """Keeps readings and counts. Not for two threads at a time, but for ``count``.
+    """Keeps readings and counts. Not for two threads at a time, but for ``count`` and ``tell``.
 
     Args:
         clock: both clocks.
@@ -91,10 +91,15 @@ class NodeState:
         self._last_views: dict[RankKey, RankView] = {}
         self._refused: Counter[tuple[str, str]] = Counter()
         self._counting = threading.Lock()
+        self._untold: dict[tuple[str, str], Problem] = {}
         self._trouble = TroubleLog()
 
     def apply(self, outcomes: Mapping[str, Outcome]) -> None:
         """Take in what sources said: each outcome once, so that its problems are counted once."""
+        with self._counting:
+            untold, self._untold = self._untold, {}
+        for (name, _), problem in untold.items():
+            self._trouble.update(name, (problem,), now=self._clock.monotonic())
         for name, outcome in outcomes.items():
             said = self._log_change(name, outcome.reading)
             self._outcomes[name] = outcome
@@ -118,6 +123,11 @@ class NodeState:
     def count_one(self, source: str, reason: str) -> None:
         """Count one refusal."""
         self.count(source, (Problem(reason=reason),))
+
+    def tell(self, source: str, problem: Problem) -> None:
+        """Have a problem that was counted outside a look logged with the next look. Any thread may call it."""
+        with self._counting:
+            self._untold.setdefault((source, problem.reason), problem)
 
     def snapshot(self, scrape_seconds: float | None = None) -> Snapshot:
         """Merge and join all that is known now."""
