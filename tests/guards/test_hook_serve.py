@@ -24,7 +24,7 @@ from straggler.wire import layout
 from straggler.wire.recent import summarize
 from straggler.wire.records import Identity, Live, StepRecord
 
-JOINED = ("training_gpu_", "training_rank_host_")
+JOINED = ("training_gpu_", "training_rank_host_", "training_nccl_")
 """What only a join with the node's own facts can tell."""
 IDENTITIES = [
     Identity("r", 0),
