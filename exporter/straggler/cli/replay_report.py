@@ -55,7 +55,7 @@ def as_text(result: Replay, run: str) -> str:
         bound = ", an upper bound since pipeline bubbles count as waiting" if result.is_upper_bound else ""
         lines.append(
             f"lost to waiting for each other: {wording.percent(result.lost_share)} of the ranks' time "
-            f"({wording.seconds(result.lost_gpu_seconds or 0.0)} of GPU time{bound})"
+            f"({wording.gpu_hours(result.lost_gpu_seconds or 0.0)}{bound})"
         )
     for finding in result.findings:
         lines += ["", *_paragraph(finding, result)]

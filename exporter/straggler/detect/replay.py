@@ -10,17 +10,18 @@ half of what could be judged counts, marked as not confirmed; else what holds at
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from straggler.detect.cost import lost_gpu_seconds, lost_share
+from straggler.detect.cost import lost_gpu_seconds, lost_share, own_excess
 from straggler.detect.history import History
 from straggler.detect.onset import first_slow, last_slow
 from straggler.detect.persistence import Persistence, Stage, Standing, patience
 from straggler.detect.policy import Policy
 from straggler.detect.recorded import Playback, Timeline, timeline
-from straggler.detect.slowdown import MEDIAN, max_minus_median, quantile, reference
+from straggler.detect.slowdown import MEDIAN, quantile, reference
+from straggler.detect.straggling import assess
 from straggler.detect.verdict import CRITICAL, Verdict
 from straggler.detect.verdicts import judge
 from straggler.model.recorded import RecordedStep
@@ -86,8 +87,8 @@ def replay(recorded: Sequence[RecordedStep], policy: Policy, run: str) -> Replay
     for index, rows in enumerate(line.rows):
         for rank in rows:
             counts.setdefault(rank, []).append(index)
-    findings, pending = _findings(line, policy, run)
-    lost, total = _cost(line)
+    findings, pending, slow = _findings(line, policy, run)
+    lost, total = _cost(line, slow)
     return Replay(
         findings=tuple(findings),
         pending=tuple(pending),
@@ -112,7 +113,10 @@ class _Episode:
     critical: bool = False
 
 
-def _findings(line: Timeline, policy: Policy, run: str) -> tuple[list[Finding], list[Finding]]:
+def _findings(
+    line: Timeline, policy: Policy, run: str
+) -> tuple[list[Finding], list[Finding], dict[int, frozenset[int]]]:
+    """The findings, what is pending, and the slow ranks of each evaluation, by the index of its step."""
     playback = Playback(line, run)
     history = History(policy)
     persistence = Persistence(policy, playback.clock)
@@ -120,6 +124,7 @@ def _findings(line: Timeline, policy: Policy, run: str) -> tuple[list[Finding], 
     over: list[_Episode] = []
     first_evaluated = last_evaluated = None
     final = len(line.steps) - 1
+    slow: dict[int, frozenset[int]] = {}
     for index in playback.play():
         now = playback.clock.now
         if last_evaluated is not None and now - last_evaluated < EVALUATION_SECONDS and index != final:
@@ -129,6 +134,7 @@ def _findings(line: Timeline, policy: Policy, run: str) -> tuple[list[Finding], 
         first_evaluated = now if first_evaluated is None else first_evaluated
         last_evaluated = now
         samples = history.observe(now, playback.views())
+        slow[index] = frozenset(found.sample.rank for found in assess(samples, policy).slow)
         standings = persistence.update(judge(samples, policy, history.past(now, samples)))
         over += _follow(running, standings, index)
     span = (last_evaluated or 0.0) - (first_evaluated or 0.0)
@@ -143,7 +149,7 @@ def _findings(line: Timeline, policy: Policy, run: str) -> tuple[list[Finding], 
         elif episode.last == final:
             pending.append(finding)
     findings.sort(key=lambda finding: (finding.since_step, finding.verdict.verdict, finding.verdict.rank or 0))
-    return findings, pending
+    return findings, pending, slow
 
 
 def _follow(running: dict[tuple[object, ...], _Episode], standings: Sequence[Standing], index: int) -> list[_Episode]:
@@ -242,17 +248,26 @@ def _over(line: Timeline, since: int, until: int, members: frozenset[int]) -> tu
     return (fmean(ratios) if ratios else None, max(excesses) / step if excesses and step > 0 else None)
 
 
-def _cost(line: Timeline) -> tuple[float, float]:
-    """GPU-seconds lost, and of how many: step by step, over the rows whose own time is known."""
+def _cost(line: Timeline, slow: Mapping[int, frozenset[int]]) -> tuple[float, float]:
+    """GPU-seconds lost, and of how many: step by step, over the rows whose own time is known.
+
+    Before the first evaluation those are taken as slow who were so in it: its window reaches back to there.
+    """
     lost = total = 0.0
-    for rows in line.rows:
-        measured = [row for row in rows.values() if row.own_ns is not None]
-        if not measured:
-            continue
-        groups: dict[str, list[float]] = {}
-        for row in measured:
-            groups.setdefault(row.peer_group, []).append((row.own_ns or 0) * _NS)
-        excess = max(max_minus_median(own) for own in groups.values())
-        lost += lost_gpu_seconds([row.wait_ns * _NS for row in measured], excess)
-        total += sum(row.wall_ns for row in measured) * _NS
+    slow_ranks = next(iter(slow.values()), frozenset[int]())
+    for index, rows in enumerate(line.rows):
+        slow_ranks = slow.get(index, slow_ranks)
+        waits: list[float] = []
+        groups: dict[str, dict[int, float]] = {}
+        for rank, row in rows.items():
+            if row.own_ns is not None:
+                waits.append(row.wait_ns * _NS)
+                groups.setdefault(row.peer_group, {})[rank] = row.own_ns * _NS
+                total += row.wall_ns * _NS
+        excesses: list[float] = []
+        for own in groups.values():
+            peers = reference(list(own.values()))
+            if peers is not None:
+                excesses += [own[rank] - peers for rank in sorted(slow_ranks & own.keys())]
+        lost += lost_gpu_seconds(waits, own_excess(excesses, [list(own.values()) for own in groups.values()]))
     return lost, total

@@ -21,6 +21,12 @@ def seconds(value: float) -> str:
     return f"{value * 1e6:.0f} us"
 
 
+def gpu_hours(seconds: float) -> str:
+    """GPU-seconds as ``5.1 GPU-hours``; under one hour with three digits, ``0.111 GPU-hours``."""
+    hours = seconds / 3600
+    return f"{hours:,.1f} GPU-hours" if hours >= 0.95 or hours == 0 else f"{hours:.3g} GPU-hours"
+
+
 def percent(ratio: float) -> str:
     """``23 %``; under ten with one decimal, ``8.1 %``."""
     value = ratio * 100
