@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from straggler.join.view import RankView
+from straggler.model.network import PortFault
 from straggler.model.rank import RankKey, RankState
 from straggler.wire.recent import Recent
 
@@ -52,6 +53,9 @@ class RankSample:
     """How many of the rank's NCCL channels use each transport (``model.nccl.TRANSPORTS``); empty without a log."""
     nccl_gdr_ratio: float | None = None
     """Share of its network channels that receive straight into GPU memory."""
+
+    network_faults: tuple[PortFault, ...] = ()
+    """RDMA ports of its node that are down, slower than their peers, or count errors; ``network.PortMemory`` tells."""
 
     @property
     def key(self) -> RankKey:
@@ -103,6 +107,7 @@ def sample(
     run_finished: int = 0,
     data_share: float | None = None,
     throttled_share: Mapping[str, float] | None = None,
+    network_faults: tuple[PortFault, ...] = (),
 ) -> RankSample:
     """One joined rank as the verdicts see it, with what only a ``history.History`` knows."""
     facts, identity = view.rank, view.rank.identity
@@ -125,6 +130,7 @@ def sample(
         run_finished=run_finished,
         data_share=data_share,
         throttled_share={} if throttled_share is None else throttled_share,
+        network_faults=network_faults,
         gpu_uuid=view.gpu.key.uuid if view.gpu else identity.gpu_uuid,
         utilization_ratio=values.get("utilization_ratio"),
         sm_active_ratio=values.get("sm_active_ratio"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from straggler.model.gpu import GpuFacts
 from straggler.model.host import RankHost
 from straggler.model.nccl import NcclFacts
+from straggler.model.network import PortFacts
 from straggler.model.rank import RankFacts
 
 
@@ -24,3 +25,5 @@ class RankView:
     """What the operating system says about its process, if that can be looked at."""
     nccl: NcclFacts | None = None
     """What NCCL's log says of it. ``None`` is no log, and not a rank without trouble."""
+    ports: tuple[PortFacts, ...] = ()
+    """The RDMA ports of its node, if this node is known to be the one that it names."""
