@@ -208,7 +208,7 @@ def test_json(site: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("path", "text"),
-    [("text", "is no Straggler sidecar"), ("other", "is no Straggler sidecar"), ("nowhere", "answers 404")],
+    [("text", "is no Straggler sidecar"), ("other", "is no Straggler sidecar"), ("nowhere", "HTTP 404")],
 )
 def test_what_is_no_sidecar(site: str, capsys: pytest.CaptureFixture[str], path: str, text: str) -> None:
     """Another server at the address is told apart from none, and is exit code 1."""
@@ -241,3 +241,11 @@ def test_no_address(text: str) -> None:
     """What is no address is wrong use, with an example."""
     with pytest.raises(ConfigError, match="write one like"):
         ranks_url(text)
+
+
+def test_password_in_the_address(capsys: pytest.CaptureFixture[str]) -> None:
+    """A password belongs into a file, and is not repeated on the terminal."""
+    assert main(["top", "https://me:secret@host"]) == 2
+    said = capsys.readouterr().err
+    assert "--password-file" in said
+    assert "secret" not in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import ssl
@@ -14,7 +15,7 @@ import pytest
 import requests
 
 from security_files import PASSWORD, Certificate, WebFiles, authority, signed
-from sidecars import ServedSidecar, served
+from sidecars import ServedSidecar, served, straggler
 
 ME = ("me", PASSWORD)
 
@@ -202,3 +203,80 @@ def test_certificates_behind_links(protected: Protected) -> None:
     protected.ca = Certificate(Path(renewed.certificate), renewed.key)
 
     assert protected.get().status_code == 200
+
+
+@pytest.fixture
+def credentials(tmp_path: Path) -> list[str]:
+    """Flags of ``straggler top`` for the user."""
+    password = tmp_path / "password"
+    password.write_text(f"{PASSWORD}\n", encoding="utf-8")
+    return ["--username", "me", "--password-file", str(password)]
+
+
+def _top(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return straggler("top", "--once", *map(str, arguments))
+
+
+def test_top_through_tls_and_password(protected: Protected, credentials: list[str]) -> None:
+    """With the CA and the password, or without looking at the certificate, the table comes."""
+    for trust in (["--ca-file", str(protected.ca.certificate)], ["--insecure"]):
+        done = _top(protected.url, *credentials, *trust)
+
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "no ranks" in done.stdout
+
+
+def test_top_says_what_is_missing(protected: Protected, credentials: list[str]) -> None:
+    """Without the CA, the password, or the s of https it ends with 1 and says what to give."""
+    trust = ["--ca-file", str(protected.ca.certificate)]
+    for arguments, hint in (
+        ((protected.url, *credentials), "--ca-file"),
+        ((protected.url, *trust), "password_file"),
+        ((protected.url.replace("https", "http"), *credentials), "https://"),
+    ):
+        done = _top(*arguments)
+
+        assert done.returncode == 1
+        assert hint in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_top_shows_a_certificate(
+    protected: Protected, content: dict[str, object], credentials: list[str], tmp_path: Path
+) -> None:
+    """Where certificates are demanded one can be shown, and without one the flag is named."""
+    mine = signed(protected.ca, tmp_path, "me", "DNS:me")
+    protected.web.write(content | {"tls_server_config": protected.web.tls(clients=True)})
+    flags = (protected.url, *credentials, "--ca-file", protected.ca.certificate)
+    shown = _top(*flags, "--client-certificate-file", mine.certificate, "--client-key-file", mine.key)
+    bare = _top(*flags)
+
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert bare.returncode == 1
+    assert "--client-certificate-file" in bare.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--ca-file", "/nowhere"], "ca_file: cannot read /nowhere"),
+        (["--password-file", __file__], "password_file: is used by nobody without username"),
+    ],
+)
+def test_top_with_files_of_no_use(flags: list[str], text: str) -> None:
+    """A file that is not there, or that nobody would use, is wrong use, before anything is asked."""
+    done = _top("https://127.0.0.1:1", *flags)
+
+    assert done.returncode == 2
+    assert text in done.stderr
+
+
+def test_doctor_without_a_certificate(protected: Protected, content: dict[str, object]) -> None:
+    """A sidecar that turns doctor away for want of a certificate lives, and does what it was told."""
+    web = protected.web.write(content | {"tls_server_config": protected.web.tls(clients=True)})
+    listen = f"127.0.0.1:{protected.sidecar.port}"
+    flags = ("--listen", listen, "--web-config-file", str(web), "--dcgm-url", "none", "--nvml-use", "never")
+    found = json.loads(straggler("doctor", "--json", "--ring-dir", str(web.parent / "rings"), *flags).stdout)
+    health = {each["check"]: each["health"] for each in found["findings"] if each["check"] in ("port", "web")}
+
+    assert health == {"port": "ok", "web": "ok"}

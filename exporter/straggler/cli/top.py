@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping
-from http.client import HTTPException
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import ProxyHandler, build_opener
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -18,10 +17,21 @@ from rich.text import Text
 
 from straggler.cli.ranks_table import ranks_table
 from straggler.errors import ConfigError, SourceFailedError
+from straggler.sidecar.access import make_access
+from straggler.sources.dcgm.fetch import Access, read_page
 
 DEFAULT_URL = "http://127.0.0.1:10110"
 _TIMEOUT_SECONDS = 10.0
 _MOST_BYTES = 1 << 26
+
+_FIXES = {
+    "refused": "start one with `straggler serve`, or name another",
+    "unreachable": "is the name right, and the network there?",
+    "tls": "give its CA with --ca-file, or do not check its certificate with --insecure; it may want a certificate of "
+    "yours too, --client-certificate-file",
+    "http_status": "is it the sidecar's address, and if it is encrypted, does it begin with https:// ?",
+}
+"""By the reasons of ``fetch``: what to do."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,36 +42,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="print the table once; also where output is no terminal")
     parser.add_argument("--json", action="store_true", help="print what the sidecar says, as JSON, once")
     parser.add_argument("--interval", type=float, default=1.0, metavar="S", help="seconds between looks (default 1)")
+    group = parser.add_argument_group("a sidecar with a web-config file", "write its address as https://HOST:PORT")
+    group.add_argument("--username", default="", metavar="NAME", help="user for basic authentication")
+    group.add_argument("--password-file", type=Path, metavar="FILE", help="the password of that user, alone")
+    group.add_argument("--ca-file", type=Path, metavar="FILE", help="CA certificates (PEM) to check it with")
+    group.add_argument("--client-certificate-file", type=Path, metavar="FILE", help="certificate (PEM) to show to it")
+    group.add_argument("--client-key-file", type=Path, metavar="FILE", help="key (PEM) of that certificate")
+    group.add_argument("--insecure", action="store_false", dest="verify", help="do not check its certificate")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the ranks until Ctrl-C.
 
     Raises:
-        ConfigError: the URL or the interval cannot be used.
+        ConfigError: the URL, the interval or a file cannot be used.
         SourceFailedError: no sidecar answers there.
     """
     if not 0.1 <= arguments.interval <= 3600:
         raise ConfigError("interval", f"{arguments.interval} s is not in 0.1 … 3600")
     url = ranks_url(arguments.url)
-    document = read_ranks(url)
+    look = partial(read_ranks, url, make_access(arguments, max_body_bytes=_MOST_BYTES))
+    document = look()
     console = Console()
     if arguments.json:
         print(json.dumps(document, indent=2))
     elif arguments.once or not console.is_terminal:
         console.print(render(document))
     else:
-        _watch(url, document, arguments.interval, console)
+        _watch(look, document, arguments.interval, console)
     return 0
 
 
-def _watch(url: str, document: Mapping[str, Any], interval_seconds: float, console: Console) -> None:
+def _watch(
+    look: Callable[[], Mapping[str, Any]], document: Mapping[str, Any], interval_seconds: float, console: Console
+) -> None:
     trouble = ""
     with Live(render(document), console=console, auto_refresh=False, screen=True) as live:
         while True:
             time.sleep(interval_seconds)
             try:
-                document = read_ranks(url)
+                document = look()
                 trouble = ""
             except SourceFailedError as error:
                 trouble = error.detail  # the last table stays, with what is wrong below it
@@ -90,7 +110,7 @@ def ranks_url(text: str) -> str:
     """Turn ``HOST:PORT`` or a URL into the address of the ranks.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: it is neither, or has a password in it.
     """
     url = text if "://" in text else f"http://{text}"
     try:
@@ -100,28 +120,24 @@ def ranks_url(text: str) -> str:
         valid = False
     if not valid:
         raise ConfigError("url", f"{text!r} is no address of a sidecar; write one like {DEFAULT_URL}")
+    if "@" in parts.netloc:  # not repeated: command lines and terminals are readable by others
+        raise ConfigError("url", "no user or password in the URL: give --username and --password-file")
     return url.rstrip("/") + "/api/v1/ranks"
 
 
-def read_ranks(url: str) -> dict[str, Any]:
+def read_ranks(url: str, access: Access) -> dict[str, Any]:
     """Ask the sidecar.
 
     Raises:
-        SourceFailedError: ``unreachable``, ``http_error`` or ``not_a_sidecar``.
+        SourceFailedError: ``not_a_sidecar``, or a reason of ``fetch``.
     """
-    opener = build_opener(ProxyHandler({}))  # a proxy for the internet knows nothing of this node
     try:
-        with opener.open(url, timeout=_TIMEOUT_SECONDS) as answer:
-            body = answer.read(_MOST_BYTES)
-    except HTTPError as error:
-        raise SourceFailedError("http_error", f"{url} answers {error.code} {error.reason}") from error
-    except (URLError, OSError, HTTPException) as error:
-        reason = error.reason if isinstance(error, URLError) else error
-        raise SourceFailedError(
-            "unreachable", f"no sidecar answers at {url}: {reason}; start one with `straggler serve`, or name another"
-        ) from error
+        body = read_page(url, access, _TIMEOUT_SECONDS)
+    except SourceFailedError as error:
+        fix = _FIXES.get(error.reason)
+        raise SourceFailedError(error.reason, f"{error.detail}; {fix}" if fix else error.detail) from error
     try:
-        document = json.loads(body)
+        document = json.loads(body.text) if body.complete else None
     except ValueError:
         document = None
     if not isinstance(document, dict) or not {"ranks", "sources", "timestamp_seconds"} <= document.keys():

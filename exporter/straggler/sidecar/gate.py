@@ -67,6 +67,11 @@ class Gate:
         """Whether clients need a password."""
         return bool(self._current().config.basic_auth_users)
 
+    @property
+    def asks_for_certificates(self) -> bool:
+        """Whether clients without a certificate are turned away."""
+        return _asks_for_certificates(self._current())
+
     def context(self) -> ssl.SSLContext | None:
         """For the next connection; ``None``: it is not encrypted."""
         return self._current().context

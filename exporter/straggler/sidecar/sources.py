@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from straggler.detect.policy import Policy
-from straggler.errors import ConfigError, SourceAbsentError, SourceFailedError
+from straggler.errors import SourceAbsentError, SourceFailedError
 from straggler.model.clock import Clock
 from straggler.model.gpu import GpuFacts
 from straggler.model.host import Writer
 from straggler.model.rank import RankKey
 from straggler.model.reading import Reading, SourceState
+from straggler.sidecar.access import make_access
 from straggler.sidecar.config import AUTO_DCGM_URL, Config, is_loopback, user_ranges
 from straggler.sidecar.push_endpoint import PushTarget
 from straggler.sidecar.scrape import Request, Source, SourceCounts
-from straggler.sidecar.tls import require_certificates
 from straggler.sidecar.tokens import TokenFile
-from straggler.sources.dcgm.fetch import Access
 from straggler.sources.dcgm.read import DcgmSource
 from straggler.sources.host.read import HostSource
 from straggler.sources.nvml.process import WorkerProcess, worker_command
@@ -88,26 +87,14 @@ class Node:
 
     def _dcgm(self) -> Source:
         settings = self._config.dcgm
-        for name in ("password_file", "client_certificate_file", "client_key_file"):
-            _require_readable(f"dcgm.{name}", getattr(settings, name))
-        require_certificates("dcgm.ca_file", settings.ca_file)
-        for name, other in (("password_file", "username"), ("client_key_file", "client_certificate_file")):
-            if getattr(settings, name) and not getattr(settings, other):
-                raise ConfigError(f"dcgm.{name}", f"is used by nobody without dcgm.{other}")
+        access = make_access(settings, "dcgm.")
         if settings.url == "none":
             self._dcgm_suffices = False
             return Source(name="dcgm", look=_absent)
         dcgm = DcgmSource(
             [self.dcgm_url],
             clock=self._clock,
-            access=Access(
-                username=settings.username,
-                password_file=settings.password_file,
-                ca_file=settings.ca_file,
-                client_certificate=settings.client_certificate_file,
-                client_key=settings.client_key_file,
-                verify=settings.verify,
-            ),
+            access=access,
             required=settings.url != "auto",
             stale_after_seconds=settings.stale_after_seconds,
         )
@@ -219,17 +206,6 @@ class MissedOnceSeen:
 def default_ring_dir() -> Path:
     """Where the hook writes if nobody tells it: the shared directory if there is one, else this user's own."""
     return SHARED_DIRECTORY if SHARED_DIRECTORY.is_dir() else Path(f"/dev/shm/straggler-{os.geteuid()}")  # noqa: S108 - as the hook has it
-
-
-def _require_readable(key: str, path: Path | None) -> None:
-    """Say at the start what would otherwise fail with each look."""
-    if path is None:
-        return
-    try:
-        with path.open("rb"):
-            pass
-    except OSError as error:
-        raise ConfigError(key, f"cannot read {path}: {error.strerror}") from error
 
 
 def _absent(_: Request) -> Reading[Any]:
