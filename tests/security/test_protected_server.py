@@ -247,7 +247,7 @@ def test_top_shows_a_certificate(
     """Where certificates are demanded one can be shown, and without one the flag is named."""
     mine = signed(protected.ca, tmp_path, "me", "DNS:me")
     protected.web.write(content | {"tls_server_config": protected.web.tls(clients=True)})
-    flags = (protected.url, *credentials, "--ca-file", protected.ca.certificate)
+    flags = [protected.url, *credentials, "--ca-file", str(protected.ca.certificate)]
     shown = _top(*flags, "--client-certificate-file", mine.certificate, "--client-key-file", mine.key)
     bare = _top(*flags)
 

@@ -118,10 +118,10 @@ def ranks_url(text: str) -> str:
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         valid = False
+    if "@" in url:  # not repeated: command lines and terminals are readable by others
+        raise ConfigError("url", "no user or password in the URL: give --username and --password-file")
     if not valid:
         raise ConfigError("url", f"{text!r} is no address of a sidecar; write one like {DEFAULT_URL}")
-    if "@" in parts.netloc:  # not repeated: command lines and terminals are readable by others
-        raise ConfigError("url", "no user or password in the URL: give --username and --password-file")
     return url.rstrip("/") + "/api/v1/ranks"
 
 
