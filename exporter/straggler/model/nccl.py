@@ -31,7 +31,6 @@ WARNING_KINDS: Final = (
     "memory",  # shared memory or memory could not be had
     "configuration",  # mismatched or invalid settings, versions or arguments
     "proxy",  # the proxy thread failed
-    "aborted",  # the communicator was aborted
     "other",
 )
 """All values of the label ``kind``: the families of ``NCCL WARN`` lines."""
@@ -50,8 +49,8 @@ class NcclFacts:
     none."""
     pid: int | None
     """In the process's own PID namespace."""
-    rank: int
-    """In the communicator: the global rank only if that has all ranks of the run."""
+    rank: int | None = None
+    """In the communicator: the global rank only if that has all ranks of the run. ``None`` where the log names none."""
     nranks: int | None = None
     """Of the communicator."""
     pci_bus_id: str = ""

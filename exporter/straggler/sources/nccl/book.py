@@ -1,0 +1,80 @@
+"""What one log has said so far, process by process. Pure; bounded whatever the log says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from straggler.model.identity import clean_text
+from straggler.model.nccl import NcclFacts
+from straggler.sources.nccl.communicators import Process
+from straggler.sources.nccl.kinds import kind_of
+from straggler.sources.nccl.lines import WARN, Line, LineReader
+from straggler.sources.nccl.patterns import Channel, CutLineError, Fact, parse
+
+MAX_PROCESSES: Final = 1024
+"""In one log: that of a whole job may hold as many."""
+
+_BETWEEN_NODES: Final = ("ib", "libfabric", "other", "collnet")
+
+
+class LogBook:
+    """Takes lines, gives facts."""
+
+    def __init__(self) -> None:
+        self._reader = LineReader()
+        self._processes: dict[tuple[str, int | None], Process] = {}
+        self._version = ("", "")
+        self._refused: Counter[str] = Counter()
+
+    def hear(self, lines: Iterable[str]) -> None:
+        """Read lines of the file, without their ends."""
+        for line in lines:
+            for said in self._reader.read(line):
+                self._hear(said)
+
+    def facts(self) -> Iterator[NcclFacts]:
+        """What is known of each rank that the log is about."""
+        version, cuda_version = self._version
+        for process in self._processes.values():
+            yield from process.facts(version=version, cuda_version=cuda_version)
+
+    def take_refused(self) -> Counter[str]:
+        """What was refused since the last time, by ``reasons.NCCL_REASONS``."""
+        refused, self._refused = self._refused, Counter()
+        for process in self._processes.values():
+            if process.refused:
+                refused["too_many_communicators"] += process.refused
+                process.refused = 0
+        return refused
+
+    def _hear(self, line: Line) -> None:
+        if line.level == WARN:
+            if process := self._process(line):
+                process.warn(kind_of(line.text))
+            return
+        try:
+            said = parse(line.text)
+        except CutLineError:
+            self._refused["cut_line"] += 1
+            return
+        if said is None:
+            return
+        if isinstance(said, Channel) and line.is_overrun and not said.gdr and said.transport in _BETWEEN_NODES:
+            self._refused["cut_line"] += 1  # "/GDRDMA" may be what is missing
+            return
+        if isinstance(said, Fact) and said.version and line.pid is None:
+            self._version = (said.version, said.cuda_version)
+        elif process := self._process(line):
+            process.hear(said)
+
+    def _process(self, line: Line) -> Process | None:
+        key = (clean_text(line.host), line.pid)
+        process = self._processes.get(key)
+        if process is None:
+            if len(self._processes) >= MAX_PROCESSES:
+                self._refused["too_many_processes"] += 1
+                return None
+            process = self._processes[key] = Process(*key)
+        return process
