@@ -1,4 +1,4 @@
-"""``straggler inspect``: what a ring file says, also after its process or its node has died."""
+"""``straggler inspect``: what a ring file says, also after its process or its node has died; what a trace says."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from straggler.cli import inspect_trace
 from straggler.errors import ConfigError, SourceFailedError, WireError
 from straggler.model.from_wire import totals_of
 from straggler.model.identity import clean_text
 from straggler.sources.rings.snapshot import Snapshot, read_snapshot
+from straggler.sources.trace.parse import Trace
+from straggler.sources.trace.read import is_trace
 from straggler.wire import layout
 from straggler.wire.recent import summarize
 from straggler.wire.records import StepRecord
@@ -36,16 +39,17 @@ _STATES = {
 }
 """As far as a file can tell."""
 
-_EPILOG = """\
---json prints {"files": [...], "refused": [{"file", "reason", "detail"}]}. Each file has
+_EPILOG = f"""\
+--json prints {{"files": [...], "traces": [...], "collectives": {{...}}, "refused": [{{"file", "reason", "detail"}}]}}.
+Each of files, which are rings, has
   file, state (running, no_goodbye, finished, exception, hook_off, unknown), locked (null: cannot be told),
   identity (null, or what the rank says of itself), pid, created_timestamp_seconds,
   last_sign_timestamp_seconds, arrivals, excluded_phase (checkpoint, eval or null),
-  records (how many are good), spoilt_slots, problems [{reason, detail, count}],
+  records (how many are good), spoilt_slots, problems [{{reason, detail, count}}],
   totals (since the start; null before the first step), recent (the window that verdicts compare, or null),
-  steps [{serial, step, end_timestamp_seconds, step_seconds, own_seconds, wait_seconds, phase_seconds, flags,
-  own_reason, arrivals}], oldest first. own_seconds and wait_seconds are null where they were not measured.
-"""
+  steps [{{serial, step, end_timestamp_seconds, step_seconds, own_seconds, wait_seconds, phase_seconds, flags,
+  own_reason, arrivals}}], oldest first. own_seconds and wait_seconds are null where they were not measured.
+{inspect_trace.HELP}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="a ring file, a copy of one, or a directory of them"
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="a ring file, a copy of one, or a directory of them; or a trace of torch.profiler",
     )
     parser.add_argument("-n", "--last", type=int, default=20, metavar="N", help="show the last N steps (default 20)")
     parser.add_argument("--json", action="store_true", help="print everything as JSON, see below")
@@ -71,18 +79,27 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.last < 1:
         raise ConfigError("last", f"{arguments.last} is not a number of steps; write 1 or more")
     files = []
+    traces: dict[str, Trace] = {}
     refused = []
     for path in (ring for given in arguments.files for ring in _rings_in(given)):
         name = clean_text(str(path), None)
         try:
-            files.append(describe(name, read_snapshot(path), arguments.last))
+            if is_trace(path):
+                traces[name] = inspect_trace.read_trace(path)
+            else:
+                files.append(describe(name, read_snapshot(path), arguments.last))
         except (SourceFailedError, WireError) as error:
             refused.append({"file": name, "reason": error.reason, "detail": error.detail})
             print(f"straggler inspect: {name}: {error}", file=sys.stderr)
+    described = [inspect_trace.describe_trace(name, trace, arguments.last) for name, trace in traces.items()]
+    collectives = inspect_trace.describe_collectives(list(traces.values()))
     if arguments.json:
-        print(json.dumps({"files": files, "refused": refused}, indent=2))
+        document = {"files": files, "traces": described, "collectives": collectives, "refused": refused}
+        print(json.dumps(document, indent=2))
     else:
-        print("\n\n".join(render(file) for file in files))
+        parts = [*map(render, files), *map(inspect_trace.render_trace, described)]
+        parts += [inspect_trace.render_collectives(collectives)] if len(traces) > 1 else []
+        print("\n\n".join(parts))
     return 1 if refused else 0
 
 
