@@ -29,13 +29,21 @@ EVERYTHING = {
         "labels": {"release": "kps"},
         "cluster": "c1",
         "honorLabels": True,
-        "endpoint": {"scheme": "https"},
+        "endpoint": {
+            "scheme": "https",
+            "tlsConfig": {"serverName": "straggler", "ca": {"secret": {"name": "scrape", "key": "ca.crt"}}},
+            "basicAuth": {
+                "username": {"name": "scrape", "key": "username"},
+                "password": {"name": "scrape", "key": "p"},
+            },
+        },
     },
     "prometheusRule": {"enabled": True, "labels": {"release": "kps"}, "namespace": "monitoring"},
     "vmRule": {"enabled": True},
     "dashboards": {"enabled": True, "annotations": {"grafana_folder": "Training"}},
     "links": {"grafana": "https://g.corp/", "runbooks": "https://wiki.corp/straggler"},
     "admissionPolicy": {"enabled": True},
+    "rings": {"namespacedRuns": True, "owners": "0,1000-60000"},
     "push": {"tokensSecret": "tokens"},
     "webConfigSecret": "web",
     "nvml": {"enabled": True},
@@ -109,6 +117,8 @@ def test_the_judges_see_a_mistake() -> None:
         {"ringDirectory": {"hostPath": "/run"}},
         {"image": {"digest": "sha256:1"}},
         {"podMonitor": {"interval": "often"}},
+        {"rings": {"owners": "root"}},
+        {"probes": {"scheme": "ftp"}},
     ],
 )
 def test_values_that_cannot_be_used_are_refused(values: Any) -> None:
@@ -173,6 +183,8 @@ def test_the_sidecar_takes_its_settings(values: Any, tmp_path: Path) -> None:
     assert str(config.listen) == ":10110"
     assert config.dcgm.same_node is (values is not LEAST)
     assert config.hang_seconds == (300 if values is EVERYTHING else 120)
+    assert config.rings.namespaced_runs is (values is EVERYTHING)
+    assert config.rings.owners == ("0,1000-60000" if values is EVERYTHING else "")
 
 
 def test_dcgm_is_asked_on_the_own_node_only() -> None:

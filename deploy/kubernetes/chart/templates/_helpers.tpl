@@ -39,6 +39,9 @@ app.kubernetes.io/part-of: straggler-exporter
 {{- if .Values.push.tokensSecret -}}
 {{- $_ := set $known "push" (dict "tokens_file" "/etc/straggler-push/tokens") -}}
 {{- end -}}
+{{- if or .Values.rings.namespacedRuns .Values.rings.owners -}}
+{{- $_ := set $known "rings" (dict "namespaced_runs" .Values.rings.namespacedRuns "owners" .Values.rings.owners) -}}
+{{- end -}}
 {{- if .Values.webConfigSecret -}}
 {{- $_ := set $known "web" (dict "config_file" "/etc/straggler-web/web-config.yml") -}}
 {{- end -}}
@@ -67,14 +70,17 @@ spec:
 {{- end }}
 {{- end }}
 
+{{/* A probe. Context: values, and the path to ask for. */}}
 {{- define "straggler.probe" -}}
-{{- if eq .scheme "tcp" -}}
+{{- $auto := ternary "tcp" "http" (not (empty .values.webConfigSecret)) -}}
+{{- $scheme := ternary $auto .values.probes.scheme (eq .values.probes.scheme "auto") -}}
+{{- if eq $scheme "tcp" -}}
 tcpSocket:
   port: metrics
 {{- else -}}
 httpGet:
   path: {{ .path }}
   port: metrics
-  scheme: {{ upper .scheme }}
+  scheme: {{ upper $scheme }}
 {{- end }}
 {{- end }}
