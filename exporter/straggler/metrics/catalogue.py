@@ -62,6 +62,9 @@ INFO_LABELS = (
 
 GPU_LABELS = ("UUID", "GPU_I_ID")
 
+PORT_LABELS = ("rank_node", "device", "port")
+"""``rank_node`` as the ranks of the node have it."""
+
 
 def _rank(name: str, kind: Kind, text: str, *labels: str) -> Metric:
     return Metric(name, kind, text, (*RANK_LABELS, *labels))
@@ -73,6 +76,14 @@ def _host(name: str, text: str, *labels: str) -> Metric:
 
 def _gpu(name: str, kind: Kind, text: str, *labels: str) -> Metric:
     return Metric(name, kind, text, (*GPU_LABELS, *labels))
+
+
+def _port(name: str, kind: Kind, text: str, *labels: str) -> Metric:
+    return Metric(f"network_{name}", kind, text, (*PORT_LABELS, *labels))
+
+
+def _counted(name: str, text: str, origin: str) -> Metric:
+    return _port(name, Kind.COUNTER, f"{text} ({origin})")
 
 
 def _own(name: str, kind: Kind, text: str, *labels: str) -> Metric:
@@ -231,6 +242,61 @@ HOST_METRICS: tuple[Metric, ...] = (
     ),
 )
 
+NETWORK_METRICS: tuple[Metric, ...] = (
+    _port("port_up", Kind.GAUGE, "1 while the port is ACTIVE, 0 in any other state (state)"),
+    _port("rate_bytes_per_second", Kind.GAUGE, "Speed of the link as negotiated, while it is up (rate)"),
+    _port(
+        "peers_rate_bytes_per_second",
+        Kind.GAUGE,
+        "The middle speed of the other ports of the same board and kind of link on this node, if there are two or more",
+    ),
+    _port("saturated_counters", Kind.GAUGE, "Counters that stand at their maximum and count no more until a reset"),
+    _port(
+        "port_info",
+        Kind.INFO,
+        "The port; value 1",
+        "link_layer",
+        "rate",
+        "state",
+        "physical_state",
+        "board",
+        "firmware",
+    ),
+    _counted("transmit_bytes_total", "RDMA data sent", "4 x port_xmit_data, or tx_bytes"),
+    _counted("receive_bytes_total", "RDMA data received", "4 x port_rcv_data, or rx_bytes"),
+    _counted("transmit_packets_total", "Packets sent", "port_xmit_packets"),
+    _counted("receive_packets_total", "Packets received", "port_rcv_packets"),
+    _counted("transmit_waits_total", "Ticks of the adapter with data to send and no credit", "port_xmit_wait"),
+    _counted("symbol_errors_total", "Errors on the wire that were not corrected", "symbol_error"),
+    _counted("link_recoveries_total", "Times that the link had to be trained anew", "link_error_recovery"),
+    _counted("link_downs_total", "Times that the link was lost", "link_downed"),
+    _counted("link_integrity_errors_total", "Local physical errors over the limit", "local_link_integrity_errors"),
+    _counted("receive_errors_total", "Packets with errors", "port_rcv_errors"),
+    _counted("receive_remote_errors_total", "Packets that the sender spoilt", "port_rcv_remote_physical_errors"),
+    _counted("receive_constraint_errors_total", "Packets not allowed in", "port_rcv_constraint_errors"),
+    _counted("receive_discards_total", "Packets dropped on arrival", "rx_roce_discards, rx_drops"),
+    _counted("transmit_discards_total", "Packets dropped before sending", "port_xmit_discards"),
+    _counted("transmit_constraint_errors_total", "Packets not allowed out", "port_xmit_constraint_errors"),
+    _counted("buffer_overruns_total", "Buffer overrun for long", "excessive_buffer_overrun_errors"),
+    _counted("management_drops_total", "Management packets dropped for want of buffers", "VL15_dropped"),
+    _counted("out_of_sequence_total", "Packets that came out of order", "out_of_sequence"),
+    _counted("out_of_buffer_total", "Packets dropped for want of a receive request", "out_of_buffer"),
+    _counted("sequence_errors_total", "Told by a peer that packets are missing", "packet_seq_err"),
+    _counted("implied_sequence_errors_total", "Answers out of order", "implied_nak_seq_err"),
+    _counted("acknowledge_timeouts_total", "No acknowledgement in time", "local_ack_timeout_err"),
+    _counted("receiver_not_ready_total", "Told by a peer to come again later", "rnr_nak_retry_err"),
+    _counted("retries_exceeded_total", "Connections given up", "req_transport_retries_exceeded"),
+    _counted("retransmissions_total", "Sent again, as far as the driver tells", "roce_adp_retrans, retrans_pkts"),
+    _counted("duplicate_requests_total", "Requests that came again", "duplicate_request"),
+    _counted("request_errors_total", "Requests that ended in an error", "req_cqe_error"),
+    _counted("response_errors_total", "Responses that ended in an error", "resp_cqe_error"),
+    _counted("slow_restarts_total", "Restarts at a low speed", "roce_slow_restart"),
+    _counted("cnp_sent_total", "Congestion notifications sent to whoever sends too fast", "np_cnp_sent"),
+    _counted("cnp_handled_total", "Congestion notifications obeyed", "rp_cnp_handled"),
+    _counted("cnp_ignored_total", "Congestion notifications ignored", "rp_cnp_ignored"),
+    _counted("ecn_marked_total", "Packets that a switch marked as congested", "np_ecn_marked_roce_packets"),
+)
+
 EXPORTER_METRICS: tuple[Metric, ...] = (
     _own("straggler_exporter_build_info", Kind.INFO, "Version; value 1", "version", "python_version"),
     _own("straggler_exporter_source_state", Kind.GAUGE, "1 for the state a source is in", "source", "state"),
@@ -256,5 +322,5 @@ EXPORTER_METRICS: tuple[Metric, ...] = (
     _own("straggler_exporter_hang_after_seconds", Kind.GAUGE, "Shortest silence that this sidecar calls a hang"),
 )
 
-METRICS: tuple[Metric, ...] = (*RANK_METRICS, *GPU_METRICS, *HOST_METRICS, *EXPORTER_METRICS)
+METRICS: tuple[Metric, ...] = (*RANK_METRICS, *GPU_METRICS, *HOST_METRICS, *NETWORK_METRICS, *EXPORTER_METRICS)
 BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS}

@@ -6,14 +6,16 @@ on the page looks like a living one. Its info stays with the state: an alert on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from straggler.join.network import peer_rates
 from straggler.join.view import RankView
 from straggler.metrics.book import MetricBook
 from straggler.metrics.catalogue import RANK_METRICS, Kind
 from straggler.model.gpu import GpuFacts
 from straggler.model.host import NodeHost, RankHost
 from straggler.model.nccl import NcclFacts
+from straggler.model.network import PortFacts
 from straggler.model.rank import RankState, Totals
 from straggler.wire import layout
 from straggler.wire.recent import Recent
@@ -162,6 +164,27 @@ def add_gpus(book: MetricBook, gpus: Iterable[GpuFacts]) -> None:
             book.add("gpu_xid_events_by_number_total", count, (*labels, str(number)))
         details = (_text(gpu.gpu), gpu.pci_bus_id, gpu.model, gpu.mig_profile)
         book.add("gpu_info", 1, (*labels, *details))
+
+
+def add_network(book: MetricBook, ports: Sequence[PortFacts], node: str) -> None:
+    """Add all series of the node's RDMA ports.
+
+    Args:
+        book: takes them.
+        ports: all of them.
+        node: what the ranks of this node call it.
+    """
+    peers = peer_rates(ports)
+    for port in ports:
+        labels = (node, port.key.device, str(port.key.port))
+        book.add("network_port_up", None if port.up is None else float(port.up), labels)
+        book.add("network_rate_bytes_per_second", port.rate_bytes_per_second, labels)
+        book.add("network_peers_rate_bytes_per_second", peers.get(port.key), labels)
+        book.add("network_saturated_counters", len(port.saturated) if port.counters else None, labels)
+        details = (port.link_layer, port.rate_text, port.state, port.physical_state, port.board, port.firmware)
+        book.add("network_port_info", 1, (*labels, *details))
+        for name, value in port.counters.items():
+            book.add(f"network_{name}", value, labels)
 
 
 def _text(number: int | None) -> str:

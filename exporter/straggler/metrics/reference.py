@@ -11,6 +11,8 @@ from straggler.metrics.catalogue import (
     GPU_METRICS,
     HOST_METRICS,
     INFO_LABELS,
+    NETWORK_METRICS,
+    PORT_LABELS,
     RANK_LABELS,
     RANK_METRICS,
     Metric,
@@ -48,6 +50,16 @@ Of the node as a whole, as far as the kernel counts it. The `training_rank_host_
 process and control group; they are absent where the sidecar cannot see that process (another PID namespace).
 """
 
+_NETWORK_TEXT = """
+Labels of every series: {labels}. `rank_node` is what the ranks of this node call it, so that ports and runs can be
+joined by it; `device` is the kernel's name of the adapter. In brackets stands the file under
+`/sys/class/infiniband/DEVICE/ports/PORT`; other drivers' names for the same are in `sources/infiniband/counters.py`.
+
+Of RoCE the traffic and the adapter's own counters are shown; the counters of an InfiniBand link stand at zero there and
+count nothing, so they are absent. Small counters of InfiniBand do not wrap: `network_saturated_counters` says how many
+stand at their maximum.
+"""
+
 _EXPORTER_TEXT = """\
 How the exporter itself is. Everything that it refuses, drops or cannot see is here with a reason. Source `metrics` is
 the page itself: a sample that would have made it unreadable was left out.
@@ -68,6 +80,9 @@ def render_reference() -> str:
         "## Node\n",
         _fill(_HOST_TEXT),
         _table(HOST_METRICS, frozenset()),
+        "## RDMA ports\n",
+        _fill(_NETWORK_TEXT.format(labels=_codes(PORT_LABELS))),
+        _table(NETWORK_METRICS, frozenset(PORT_LABELS)),
         "## Exporter\n",
         _EXPORTER_TEXT,
         _table(EXPORTER_METRICS, frozenset()),
