@@ -17,6 +17,7 @@ from straggler.detect.regression import Level, level, usual
 from straggler.detect.sample import RankSample, sample
 from straggler.detect.shape import Imbalance, imbalance
 from straggler.detect.straggling import assess
+from straggler.detect.trail import Trail
 from straggler.join.view import RankView
 from straggler.model.rank import RankKey, RankState
 
@@ -39,6 +40,7 @@ class History:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._marks: dict[RankKey, deque[_Mark]] = {}
+        self._trails: dict[RankKey, Trail] = {}
         self._gone_since: dict[RankKey, float] = {}
         self._finished: dict[RankKey, float] = {}
         """When each rank was last seen to have finished."""
@@ -52,6 +54,7 @@ class History:
         samples = [self._sample(now, view, finished[view.rank.identity.run]) for view in views]
         seen = {rank.key for rank in samples}
         self._marks = {key: marks for key, marks in self._marks.items() if key in seen}
+        self._trails = {key: trail for key, trail in self._trails.items() if key in seen}
         self._gone_since = {key: since for key, since in self._gone_since.items() if key in seen}
         return self._with_imbalance(now, samples)
 
@@ -130,6 +133,7 @@ class History:
         return sample(
             view,
             run_finished=run_finished,
+            lately=self._trails.setdefault(key, Trail()).look(now, view),
             data_share=(mark.data_seconds - first.data_seconds) / stepped if stepped > 0 else None,
             throttled_share={
                 reason: (seconds - first.held_back[reason]) / passed

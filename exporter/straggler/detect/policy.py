@@ -50,6 +50,11 @@ class Policy:
     throttled_share: float = 0.10
     """Share of the time in which heat or a power brake held the clock down. A power cap is normal under load."""
 
+    cause_share: float = 0.50
+    """A cause is named if it explains more than this part of a slow rank's gap: most of it."""
+    degraded_pcie_ratio: float = 0.75
+    """A link is degraded below this part of its peers'. Lanes and generations are lost by halves."""
+
     hang_steps: float = 10.0
     """No step for this many mean steps, and for at least ``hang_min_seconds``."""
     hang_min_seconds: float = 120.0

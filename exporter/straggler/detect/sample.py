@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from straggler.detect.lately import Lately
 from straggler.join.view import RankView
 from straggler.model.network import PortFault
 from straggler.model.rank import RankKey, RankState
@@ -54,6 +55,8 @@ class RankSample:
     nccl_gdr_ratio: float | None = None
     """Share of its network channels that receive straight into GPU memory."""
 
+    lately: Lately | None = None
+    """What causes are reckoned from; only a ``history.History`` knows."""
     network_faults: tuple[PortFault, ...] = ()
     """RDMA ports of its node that are down, slower than their peers, or count errors; ``network.PortMemory`` tells."""
 
@@ -108,6 +111,7 @@ def sample(
     data_share: float | None = None,
     throttled_share: Mapping[str, float] | None = None,
     network_faults: tuple[PortFault, ...] = (),
+    lately: Lately | None = None,
 ) -> RankSample:
     """One joined rank as the verdicts see it, with what only a ``history.History`` knows."""
     facts, identity = view.rank, view.rank.identity
@@ -131,6 +135,7 @@ def sample(
         data_share=data_share,
         throttled_share={} if throttled_share is None else throttled_share,
         network_faults=network_faults,
+        lately=lately,
         gpu_uuid=view.gpu.key.uuid if view.gpu else identity.gpu_uuid,
         utilization_ratio=values.get("utilization_ratio"),
         sm_active_ratio=values.get("sm_active_ratio"),

@@ -29,6 +29,7 @@ from collections.abc import Sequence
 
 LOWER_QUARTILE = 0.25
 MEDIAN = 0.5
+UPPER_QUARTILE = 0.75
 
 
 def quantile(q: float, values: Sequence[float]) -> float:

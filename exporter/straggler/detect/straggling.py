@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from straggler.detect import wording
+from straggler.detect.cause import UNKNOWN, Cause, explain
+from straggler.detect.cause_text import sentence
 from straggler.detect.policy import Policy
 from straggler.detect.sample import RankSample
 from straggler.detect.slowdown import exceeds, excess_share, reference, slowdown_ratio
@@ -44,6 +46,11 @@ class Slow:
         """Mean own time over the peers'."""
         return slowdown_ratio(self.sample.own_mean, self.group.mean_reference)
 
+    def cause(self, policy: Policy) -> Cause:
+        """Why, as far as can be seen."""
+        group = [member.lately for member in self.group.members if member.lately is not None]
+        return explain(self.sample.lately, group, policy)
+
     @property
     def lost_share(self) -> float:
         """The share of the step that its slowness makes."""
@@ -78,18 +85,20 @@ def assess(ranks: Sequence[RankSample], policy: Policy) -> Slowness:
     return Slowness(groups, slow, crowded, whole_nodes)
 
 
-def straggling_ranks(run: str, slowness: Slowness, world: int) -> list[Verdict]:
+def straggling_ranks(run: str, slowness: Slowness, world: int, policy: Policy) -> list[Verdict]:
     """One verdict per slow rank and severity, unless its node or its group explains it.
 
     Args:
         run: the run's name.
         slowness: from ``assess``.
         world: how many ranks the run has, as far as known.
+        policy: the thresholds.
     """
     verdicts: list[Verdict] = []
     for found in slowness.slow:
         if found.group.name in slowness.crowded or found.sample.node in slowness.whole_nodes:
             continue
+        cause = found.cause(policy)
         verdicts += [
             Verdict(
                 verdict="straggling_rank",
@@ -102,6 +111,8 @@ def straggling_ranks(run: str, slowness: Slowness, world: int) -> list[Verdict]:
                 lost_share=found.lost_share,
                 waiting=world - 1,
                 gpu_uuid=found.sample.gpu_uuid,
+                cause=cause.name,
+                cause_text=sentence(cause),
                 evidence=_evidence(found),
                 impact=f"{wording.count(world - 1, 'GPU')} wait for it, {wording.percent(found.lost_share)} of each "
                 "step is lost",
@@ -111,8 +122,8 @@ def straggling_ranks(run: str, slowness: Slowness, world: int) -> list[Verdict]:
     return verdicts
 
 
-def straggling_nodes(run: str, slowness: Slowness, world: int) -> list[Verdict]:
-    """One verdict per node that is slow as a whole, instead of one per rank."""
+def straggling_nodes(run: str, slowness: Slowness, world: int, policy: Policy) -> list[Verdict]:
+    """One verdict per node that is slow as a whole, instead of one per rank. Its cause is what its ranks agree on."""
     verdicts: list[Verdict] = []
     for node in sorted(slowness.whole_nodes):
         on_node = [found for found in slowness.slow if found.sample.node == node]
@@ -120,6 +131,8 @@ def straggling_nodes(run: str, slowness: Slowness, world: int) -> list[Verdict]:
         ratios = [found.ratio for found in on_node if found.ratio is not None]
         mean_ratio = sum(ratios) / len(ratios) if ratios else None
         others = max(0, world - len(on_node))
+        causes = {found.cause(policy).name for found in on_node}
+        cause = causes.pop() if len(causes) == 1 else UNKNOWN
         severities = (WARNING, CRITICAL) if all(found.critical for found in on_node) else (WARNING,)
         verdicts += [
             Verdict(
@@ -130,6 +143,8 @@ def straggling_nodes(run: str, slowness: Slowness, world: int) -> list[Verdict]:
                 slowdown_ratio=mean_ratio,
                 lost_share=worst.lost_share,
                 waiting=others,
+                cause=cause,
+                cause_text=f"Of its slowest rank, {worst.sample.rank}: {sentence(worst.cause(policy))}",
                 evidence=f"all {len(on_node)} compared ranks of the node are slow"
                 + (f", on average {wording.times(mean_ratio)} their peers" if mean_ratio else "")
                 + f"; the slowest is rank {worst.sample.rank}: {_evidence(worst)}",

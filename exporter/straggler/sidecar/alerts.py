@@ -97,7 +97,7 @@ def _annotations(
         "summary": text.summary.format(**facts),
         "description": _sentence(f"{where}: {verdict.evidence}" if where else verdict.evidence),
         "impact": _sentence(verdict.impact),
-        "cause": text.cause.format(**facts),
+        "cause": _sentence(verdict.cause_text) or text.cause.format(**facts),
         "next_step": text.next_step.format(**facts),
         "runbook_url": f"{links['runbook'].rstrip('/')}/{text.name}" if links.get("runbook") else "",
         "dashboard_url": _dashboard(links["dashboard"], verdict) if links.get("dashboard") else "",

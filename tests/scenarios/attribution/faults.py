@@ -1,8 +1,8 @@
 """What faults do to a rank and to what can be seen of it: the numbers of the attribution table, each with its source.
 
-They say how machines behave, not where a threshold lies: nothing here imports the policy. A fault draws its own strength
-from a range, so that a table is over weak and strong cases alike. Ranges without a source beside them are ours, wide on
-purpose. Mixed faults add up.
+They say how machines behave, not where a threshold lies: nothing here imports the policy. A fault draws its own
+strength from a range, so that a table is over weak and strong cases alike. Ranges without a source beside them are
+ours, wide on purpose. Mixed faults add up.
 """
 
 from __future__ import annotations

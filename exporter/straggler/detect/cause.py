@@ -1,0 +1,175 @@
+"""Why a slow rank is slow: how much of its gap each possible cause explains, beside its peers.
+
+The gap is what its own time exceeds the peers' by, in seconds a step over the last five minutes. Each cause predicts a
+part of it from what machines do:
+
+- a clock below the peers' stretches compute by their ratio: ``peers' compute x (peers' clock / clock - 1)``;
+- a PCIe link below the peers' stretches copies: seen where the hook times copies, reckoned from the bytes elsewhere;
+- a training thread that is ready but has no CPU, or stands still for want of memory, loses just that time;
+- more tokens, or more tensor arithmetic per time than the peers do, is more work, and not a slower GPU;
+- waiting for the next batch is a phase of its own;
+- a GPU that is slow at its peers' clock and work, and has reported errors, is taken to be slow for them.
+
+A cause is named only if it explains most of the gap (``Policy.cause_share``). The deeper cause wins: a loader starved
+of CPU is the CPU. Else it is unknown, with what was looked at and what could not be seen. Formulas and order are those
+of ``rules/recording/cause.yaml``; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from straggler.detect.lately import HELD_BY, Lately
+from straggler.detect.policy import Policy
+from straggler.detect.slowdown import LOWER_QUARTILE, MEDIAN, UPPER_QUARTILE, quantile
+
+UNKNOWN = "unknown"
+CAUSES = (
+    "power_brake",
+    "thermal",
+    "power_cap",
+    "clocks_set_low",
+    "pcie_degraded",
+    "host_cpu",
+    "memory",
+    "work",
+    "data_loading",
+    "gpu_errors",
+    UNKNOWN,
+)
+"""Of a slow rank, in the order of precedence. The names are public: labels, JSON and runbooks use them."""
+NETWORK_CAUSES = ("link", "transport", UNKNOWN)
+"""Of a slow network. It makes no rank slow: all wait longer."""
+
+
+class Peers(NamedTuple):
+    """What a rank of the group should have: quartiles and medians over all of it, the slow rank included."""
+
+    own: float | None
+    data: float | None
+    h2d: float | None
+    compute: float | None
+    tokens: float | None
+    run_delay: float | None
+    memory: float | None
+    clock: float | None
+    tensor: float | None
+    pcie: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why one rank is slow."""
+
+    name: str
+    """One of ``CAUSES``."""
+    share: float | None
+    """How much of the gap it explains: about 1 for all of it; ``None`` for ``unknown``."""
+    gap: float | None
+    """Seconds a step; ``None`` where own time over the last minutes is not known."""
+    rank: Lately | None
+    peers: Peers
+
+
+def peers_of(group: Iterable[Lately]) -> Peers:
+    """The references of one peer group.
+
+    Args:
+        group: all its comparable ranks, any order.
+    """
+    ranks = list(group)
+
+    def at(q: float, value: Callable[[Lately], float | None]) -> float | None:
+        known = [found for rank in ranks if (found := value(rank)) is not None]
+        return quantile(q, known) if known else None
+
+    return Peers(
+        own=at(LOWER_QUARTILE, lambda rank: rank.own_seconds),
+        data=at(LOWER_QUARTILE, lambda rank: rank.data_seconds),
+        h2d=at(LOWER_QUARTILE, lambda rank: rank.h2d_seconds),
+        compute=at(LOWER_QUARTILE, lambda rank: rank.compute_seconds),
+        tokens=at(MEDIAN, lambda rank: rank.tokens),
+        run_delay=at(LOWER_QUARTILE, lambda rank: rank.run_delay_seconds),
+        memory=at(LOWER_QUARTILE, lambda rank: rank.memory_stall_seconds),
+        clock=at(UPPER_QUARTILE, lambda rank: rank.sm_clock_hertz),
+        tensor=at(MEDIAN, lambda rank: rank.tensor_hertz),
+        pcie=at(UPPER_QUARTILE, lambda rank: rank.pcie_bytes_per_second),
+    )
+
+
+def explain(rank: Lately | None, group: Sequence[Lately], policy: Policy) -> Cause:
+    """Name the cause of one slow rank.
+
+    Args:
+        rank: the slow one.
+        group: its peer group, itself included, any order.
+        policy: the thresholds.
+    """
+    peers = peers_of(group)
+    if rank is None or rank.own_seconds is None or peers.own is None or rank.own_seconds <= peers.own:
+        return Cause(UNKNOWN, None, None, rank, peers)
+    gap = rank.own_seconds - peers.own
+    shares = {name: seconds / gap for name, seconds in _explained(rank, peers, gap, policy).items()}
+    named = [name for name in CAUSES if shares.get(name, 0.0) > policy.cause_share]
+    return Cause(named[0] if named else UNKNOWN, shares[named[0]] if named else None, gap, rank, peers)
+
+
+def _explained(rank: Lately, peers: Peers, gap: float, policy: Policy) -> dict[str, float]:
+    """Seconds of the gap by cause."""
+    compute = (rank.compute_seconds or 0.0) - (peers.compute or 0.0)
+    seconds = {
+        "pcie_degraded": _copies(rank, peers, policy),
+        "host_cpu": _above(rank.run_delay_seconds, peers.run_delay),
+        "memory": _above(rank.memory_stall_seconds, peers.memory),
+        "work": _more_work(rank, peers),
+        "data_loading": _above(rank.data_seconds, peers.data),
+        "gpu_errors": compute if rank.errors else 0.0,
+    }
+    # A clock explains no more than the compute time that there is too much of: memory does not follow the SM clock.
+    slowed = min(_slowed(rank, peers), compute)
+    if slowed > policy.cause_share * gap:
+        seconds[clock_cause(rank, policy)] = slowed
+    return seconds
+
+
+def _slowed(rank: Lately, peers: Peers) -> float:
+    if not rank.sm_clock_hertz or peers.clock is None or peers.compute is None:
+        return 0.0
+    return peers.compute * (peers.clock / rank.sm_clock_hertz - 1)
+
+
+def clock_cause(rank: Lately, policy: Policy) -> str:
+    """What holds a low clock down. A power cap is normal under load, so heat and the brake come first."""
+    held = {name: share for name, share in rank.held.items() if share > policy.throttled_share}
+    if "thermal" in held or "power_brake" in held:
+        return "thermal" if held.get("thermal", 0.0) > held.get("power_brake", 0.0) else "power_brake"
+    if "power_cap" in held:
+        return "power_cap"
+    # Nothing holds it down, and we would see it: somebody has set it. Newer drivers give no reason for that.
+    return "clocks_set_low" if rank.set_low or rank.held.keys() == HELD_BY.keys() else UNKNOWN
+
+
+def _copies(rank: Lately, peers: Peers, policy: Policy) -> float:
+    if rank.pcie_bytes_per_second is None or peers.pcie is None:
+        return 0.0
+    if rank.pcie_bytes_per_second >= policy.degraded_pcie_ratio * peers.pcie:
+        return 0.0
+    received = (rank.pcie_received_bytes_per_second or 0.0) * rank.step_seconds
+    longer = received * (1 / rank.pcie_bytes_per_second - 1 / peers.pcie)
+    return max(longer, _above(rank.h2d_seconds, peers.h2d))
+
+
+def _more_work(rank: Lately, peers: Peers) -> float:
+    """The GPU computes as much per second as its clock says, and yet takes longer: it has more to compute."""
+    ratios = [
+        own / usual - 1
+        for own, usual in ((rank.tokens, peers.tokens), (rank.tensor_hertz, peers.tensor))
+        if own is not None and usual
+    ]
+    return max(ratios, default=0.0) * (peers.compute or 0.0)
+
+
+def _above(value: float | None, usual: float | None) -> float:
+    return 0.0 if value is None or usual is None else value - usual

@@ -1,0 +1,167 @@
+"""Remembers what causes are reckoned from, for one rank: totals and values of the last five minutes.
+
+Bounded: a mark every ten seconds for five minutes, and one of errors every five minutes for an hour.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from statistics import fmean
+from typing import NamedTuple
+
+from straggler.detect.lately import HELD_BY, PCIE_BYTES_PER_LANE, SET_LOW_FLAG, Lately
+from straggler.join.view import RankView
+from straggler.model.gpu import GpuFacts
+
+_SECONDS = 300.0
+"""As the ``[5m]`` of the rules."""
+_SPACING = 10.0
+_ERROR_SECONDS = 3600.0
+_ERROR_SPACING = 300.0
+
+PROGRAM_XIDS = frozenset({13, 31, 43, 45})
+"""XIDs that a program causes: a bad access, an exception in a kernel, a context that was ended. NVIDIA's XID list."""
+
+_VALUES = ("sm_clock_hertz", "power_watts", "power_limit_watts", "temperature_celsius")
+
+
+class _Mark(NamedTuple):
+    at: float
+    totals: Mapping[str, float]
+    values: Mapping[str, float]
+
+
+class Trail:
+    """One rank on one GPU. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._marks: deque[_Mark] = deque()
+        self._errors: deque[tuple[float, Mapping[str, float]]] = deque()
+        self._gpu = ""
+
+    def look(self, now: float, view: RankView) -> Lately | None:
+        """Take note of how the rank is now; ``None`` until it has made a step between two looks."""
+        totals = _totals(view)
+        mark = _Mark(now, totals, _values(view.gpu))
+        marks = self._marks
+        gpu = view.gpu.key.uuid if view.gpu else ""
+        if gpu != self._gpu or any(
+            totals.get(name, value) < value for mark in list(marks)[-1:] for name, value in mark.totals.items()
+        ):
+            marks.clear()  # another GPU, or another process: a total has fallen
+            self._errors.clear()
+            self._gpu = gpu
+        while len(marks) > 1 and marks[1].at <= now - _SECONDS:
+            marks.popleft()
+        if not marks or now - marks[-1].at >= _SPACING:
+            marks.append(mark)
+        errors = self._note_errors(now, view.gpu)
+        return _lately(marks[0], mark, [kept.values for kept in marks], view.gpu, errors)
+
+    def _note_errors(self, now: float, gpu: GpuFacts | None) -> tuple[str, ...]:
+        if gpu is None:
+            return ()
+        counts = _error_counts(gpu)
+        while len(self._errors) > 1 and self._errors[1][0] <= now - _ERROR_SECONDS:
+            self._errors.popleft()
+        if not self._errors or now - self._errors[-1][0] >= _ERROR_SPACING:
+            self._errors.append((now, counts))
+        before = self._errors[0][1]
+        new = [
+            name
+            for name, count in counts.items()
+            # an XID that was never seen is not listed at all; an ECC count that was not known is no news
+            if count > before.get(name, 0.0 if name.startswith("XID") else count)
+        ]
+        standing = {"row_remap_pending": "row remap pending", "row_remap_failed": "row remap failed"}
+        return (*new, *(text for name, text in standing.items() if gpu.values.get(name)))
+
+
+def _totals(view: RankView) -> dict[str, float]:
+    totals, host, gpu = view.rank.totals, view.host, view.gpu
+    found: dict[str, float | None] = {}
+    if totals is not None:
+        found |= {
+            "steps": totals.steps,
+            "step": totals.step_seconds,
+            "own": totals.own_seconds,
+            "unmeasured": totals.unmeasured_steps,
+            "data": totals.phase_seconds.get("data", 0.0),
+            "h2d": totals.phase_seconds.get("h2d", 0.0),
+            "tokens": totals.tokens,
+        }
+    if host is not None:
+        found["run_delay"] = host.values.get("run_delay_seconds_total")
+        found["memory"] = host.pressure.get(("memory", "some"))
+    if gpu is not None:
+        found |= {f"held/{reason}": seconds for reason, seconds in gpu.clocks_event_seconds.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _values(gpu: GpuFacts | None) -> dict[str, float]:
+    if gpu is None:
+        return {}
+    values = gpu.values
+    found = {name: values.get(name) for name in _VALUES}
+    clock, tensor = values.get("sm_clock_hertz"), values.get("tensor_active_ratio")
+    found["tensor_hertz"] = clock * tensor if clock is not None and tensor is not None else None
+    found["received"] = values.get("pcie_receive_bytes_per_second")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _error_counts(gpu: GpuFacts) -> dict[str, float]:
+    counts = {f"XID {number}": count for number, count in gpu.xid_events.items() if number not in PROGRAM_XIDS}
+    if "ecc_double_bit_errors_total" in gpu.values:
+        counts["uncorrected ECC error"] = gpu.values["ecc_double_bit_errors_total"]
+    return counts
+
+
+def _lately(
+    first: _Mark, last: _Mark, values: list[Mapping[str, float]], gpu: GpuFacts | None, errors: tuple[str, ...]
+) -> Lately | None:
+    gained = {name: value - first.totals[name] for name, value in last.totals.items() if name in first.totals}
+    steps, passed = gained.get("steps", 0.0), last.at - first.at
+    if steps <= 0 or passed <= 0:
+        return None
+    measured = steps - gained.get("unmeasured", 0.0)
+    per_step = {name: value / steps for name, value in gained.items()}
+    mean = {name: fmean(seen[name] for seen in values if name in seen) for name in values[-1]}
+    return Lately(
+        step_seconds=per_step["step"],
+        own_seconds=gained["own"] / measured if "own" in gained and measured > 0 else None,
+        data_seconds=per_step["data"],
+        h2d_seconds=per_step["h2d"],
+        tokens=per_step.get("tokens"),
+        run_delay_seconds=per_step.get("run_delay"),
+        memory_stall_seconds=per_step.get("memory"),
+        sm_clock_hertz=mean.get("sm_clock_hertz"),
+        tensor_hertz=mean.get("tensor_hertz"),
+        held=_held(gained, passed, gpu),
+        set_low=gpu is not None and gpu.clocks_event_reasons.get(SET_LOW_FLAG, 0.0) > 0,
+        pcie_bytes_per_second=_pcie(gpu),
+        pcie_received_bytes_per_second=mean.get("received"),
+        errors=errors,
+        power_watts=mean.get("power_watts"),
+        power_limit_watts=mean.get("power_limit_watts"),
+        temperature_celsius=mean.get("temperature_celsius"),
+    )
+
+
+def _held(gained: Mapping[str, float], passed: float, gpu: GpuFacts | None) -> dict[str, float]:
+    """Counted where the driver counts, else as flagged now."""
+    flags = gpu.clocks_event_reasons if gpu else {}
+    held: dict[str, float] = {}
+    for name, reasons in HELD_BY.items():
+        counted = [gained[f"held/{reason}"] / passed for reason in reasons if f"held/{reason}" in gained]
+        flagged = [flags[reason] for reason in reasons if reason in flags]
+        if counted or flagged:
+            held[name] = max(counted or flagged)
+    return held
+
+
+def _pcie(gpu: GpuFacts | None) -> float | None:
+    if gpu is None:
+        return None
+    width, generation = gpu.values.get("pcie_link_width"), gpu.values.get("pcie_link_generation")
+    return None if not width or not generation else float(PCIE_BYTES_PER_LANE * width * 2**generation)
