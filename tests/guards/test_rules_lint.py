@@ -27,6 +27,8 @@ SCRAPED = {
     for metric in METRICS
     for name in ((f"{metric.name}_sum", f"{metric.name}_count") if metric.kind is Kind.SUMMARY else (metric.name,))
 }
+GIVEN = {"run:training_tokens:baseline_per_gpu_second"}
+"""What users record themselves; ``rules/examples`` shows how."""
 ADDED = {"cluster", "job", "instance"}
 """Labels that the target brings."""
 ANNOTATIONS = {"summary", "description", "impact", "cause", "next_step", "runbook_url", "dashboard_url"}
@@ -38,7 +40,7 @@ HEADINGS = [
     "How to mitigate",
     "False positives",
 ]
-PORTABLE = {"rate", "changes", "max_over_time", "avg_over_time", "quantile_over_time", "label_replace"}
+PORTABLE = {"rate", "changes", "max_over_time", "avg_over_time", "quantile_over_time", "sum_over_time", "label_replace"}
 """Functions that Prometheus 2.42 and VictoriaMetrics both know and answer alike where the rules use them."""
 IDEMPOTENT = {"max", "min"}
 """Aggregations that do not care whether a page was scraped twice."""
@@ -130,7 +132,7 @@ def test_metrics_and_labels_are_those_of_the_catalogue(rule: Rule) -> None:
     """A misspelt metric or label is no error to Prometheus: it is an alert that never fires."""
     for selector, _ in selectors(rule.tree):
         name = str(selector.name)
-        assert name in SCRAPED | RECORDED | {"up"}
+        assert name in SCRAPED | RECORDED | GIVEN | {"up"}
         if name in SCRAPED:
             assert {matcher.name for matcher in selector.matchers.matchers} <= {*BY_NAME[base(name)].labels, *ADDED}
 

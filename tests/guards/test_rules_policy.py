@@ -15,6 +15,8 @@ PAIR = 2.0
 """A group of two, a node of two ranks, two steps, a stage with somebody to compare: no threshold, but plural."""
 TREND = 300.0
 """Window of the rates, as in ``detect/history.py``."""
+MINUTE, LIFE = 60.0, 30 * 86_400.0
+"""How often and how far back the cost is added up: no threshold, but fineness and reach."""
 HANG = P.hang_min_seconds
 MISSING = P.missing_seconds
 
@@ -75,6 +77,8 @@ EXPECTED: dict[str, tuple[list[float], set[float]]] = {
     "run:training_recent_wait_seconds:mean_minus_least_share": ([0], set()),
     "run:training_lost_gpu_seconds:per_second": ([0], set()),
     "run:training_lost_gpu_seconds:share": ([], set()),
+    "run:training_lost_gpu_seconds:since_start": ([MINUTE], {LIFE}),
+    "run:training_tokens:scaling_efficiency": ([0, 0], set()),
     "run:training_gpu_sm_active_ratio:mean": ([], set()),
     "run:training_gpu_utilization_ratio:mean_minus_sm_active": ([], set()),
     "run:training_tokens:per_second": ([], {TREND}),

@@ -10,7 +10,7 @@ from servers import promtool
 
 HERE = Path(__file__).parent
 RULES = HERE.parents[1] / "rules"
-RULE_FILES = sorted([*RULES.glob("recording/*.yaml"), *RULES.glob("alerts/*.yaml")])
+RULE_FILES = sorted(path for part in ("recording", "alerts", "examples") for path in RULES.glob(f"{part}/*.yaml"))
 
 
 @pytest.mark.parametrize("file", RULE_FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
