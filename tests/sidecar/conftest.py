@@ -28,6 +28,7 @@ def make_bench() -> MakeBench:
             gpu_sharing=False,
             max_ranks=max_ranks,
             hang_after_seconds=120,
+            host_name="n1",
         )
         return Bench(clock, state, Collector(real, state, clock, observers))
 

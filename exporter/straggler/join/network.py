@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from statistics import median_low
 from typing import Final, NamedTuple
 
+from straggler.join.view import RankView
 from straggler.model.network import PortFacts, PortKey
 from straggler.model.rank import RankFacts
+from straggler.model.reading import Problem
 
 LEAST_PEERS: Final = 2
 """Of two ports that differ nobody knows which one is wrong."""
@@ -23,8 +26,18 @@ class NodeName(NamedTuple):
     """What this node is called."""
 
     name: str
-    differing: int
-    """Living ranks of this node that call it something else: their runs are not joined with its ports."""
+    others: tuple[str, ...] = ()
+    """What each living rank of this node calls it that has another name: it is not joined with the node's ports."""
+
+    def problems(self) -> tuple[Problem, ...]:
+        """What cannot be seen because of that: a condition with the reason ``node_names_differ``."""
+        if not self.others:
+            return ()
+        detail = (
+            f"{len(self.others)} ranks here call their node {self.others[0]!r} or the like, others {self.name!r}: give "
+            "all of them one name (NODE_NAME or STRAGGLER_NODE)"
+        )
+        return (Problem(reason="node_names_differ", detail=detail, count=len(self.others)),)
 
 
 def name_node(ranks: Iterable[RankFacts], before: str, otherwise: str) -> NodeName:
@@ -35,13 +48,18 @@ def name_node(ranks: Iterable[RankFacts], before: str, otherwise: str) -> NodeNa
         before: the last result's name, kept while any rank uses it and while there are none; ``""`` at first.
         otherwise: the name where no rank has ever said one.
     """
-    names = Counter(
-        rank.identity.node for rank in ranks if rank.alive and rank.source == "rings" and rank.identity.node
-    )
-    if not names:
-        return NodeName(before or otherwise, 0)
+    said = [name for rank in ranks if rank.alive and rank.source == "rings" and (name := rank.identity.node)]
+    if not said:
+        return NodeName(before or otherwise)
+    names = Counter(said)
     name = before if before in names else min(names, key=lambda each: (-names[each], each))
-    return NodeName(name, names.total() - names[name])
+    return NodeName(name, tuple(sorted(each for each in said if each != name)))
+
+
+def with_ports(view: RankView, ports: tuple[PortFacts, ...], node: str) -> RankView:
+    """A rank with the ports of this node, if it is on this node by its own word too."""
+    here = ports and view.rank.source == "rings" and view.rank.identity.node == node
+    return replace(view, ports=ports) if here else view
 
 
 def peer_rates(ports: Sequence[PortFacts]) -> dict[PortKey, float]:

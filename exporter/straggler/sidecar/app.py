@@ -23,7 +23,7 @@ from straggler.sidecar.handler import WebLimits
 from straggler.sidecar.push_endpoint import PushEndpoint
 from straggler.sidecar.routes import Routes
 from straggler.sidecar.scrape import shielded
-from straggler.sidecar.sources import SHARED_DIRECTORY, Node
+from straggler.sidecar.sources import SHARED_DIRECTORY, Node, host_name
 from straggler.sidecar.state import NodeState
 from straggler.sidecar.web import WebServer
 
@@ -63,6 +63,7 @@ class Sidecar:
             gpu_sharing=config.gpu_sharing,
             max_ranks=config.limits.ranks,
             hang_after_seconds=config.hang_seconds,
+            host_name=host_name(),
         )
         self._collector = Collector(self._node.sources, state, clock, observers)
         count_http = partial(state.count_one, "http")

@@ -192,6 +192,22 @@ class HostConfig(_Section):
     )
 
 
+class InfinibandConfig(_Section):
+    """RDMA adapters, InfiniBand and RoCE."""
+
+    enabled: bool = Field(default=True, description="Whether the ports under `/sys/class/infiniband` are read")
+    sys_dir: Path = Field(
+        default=Path("/sys"),
+        description="Where the host's `/sys` is. In a container with a network of its own the kernel shows ports and "
+        "hides their counters: mount the host's and name it here",
+    )
+    ignore: str = Field(
+        default="",
+        description="Adapters that are left alone, as shell patterns with commas between, e.g. `mlx5_bond_*,rocep*`: "
+        "those of storage or management, whose speed is another one by design",
+    )
+
+
 class PushConfig(_Section):
     """Step records over HTTP, for training that shares no directory with the sidecar."""
 
@@ -287,6 +303,7 @@ class Config(_Section):
     dcgm: DcgmConfig = DcgmConfig()
     nvml: NvmlConfig = NvmlConfig()
     host: HostConfig = HostConfig()
+    infiniband: InfinibandConfig = InfinibandConfig()
     web: WebConfig = WebConfig()
     push: PushConfig = PushConfig()
     alerts: AlertsConfig = AlertsConfig()

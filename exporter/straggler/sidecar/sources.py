@@ -21,6 +21,7 @@ from straggler.sidecar.scrape import Request, Source, SourceCounts
 from straggler.sidecar.tokens import TokenFile
 from straggler.sources.dcgm.read import DcgmSource
 from straggler.sources.host.read import HostSource
+from straggler.sources.infiniband.read import InfinibandSource
 from straggler.sources.nvml.process import WorkerProcess, worker_command
 from straggler.sources.nvml.read import NvmlSource
 from straggler.sources.push.store import PushStore
@@ -48,7 +49,7 @@ class Node:
         self.push: PushTarget | None = None
         self._writers: Callable[[], Mapping[RankKey, Writer]]
         self._dcgm_suffices: bool | None = None
-        self.sources = (self._rings(), self._push(), self._dcgm(), self._nvml(), self._host())
+        self.sources = (self._rings(), self._push(), self._dcgm(), self._nvml(), self._host(), self._infiniband())
 
     def _rings(self) -> Source:
         rings = RingSource(
@@ -145,6 +146,14 @@ class Node:
         # The ranks of the rings' last look: both are asked at the same time.
         return Source(name="host", look=lambda _: host.collect(self._writers()))
 
+    def _infiniband(self) -> Source:
+        settings = self._config.infiniband
+        if not settings.enabled:
+            return Source(name="infiniband", look=_absent)
+        ignore = [pattern.strip() for pattern in settings.ignore.split(",") if pattern.strip()]
+        adapters = InfinibandSource(settings.sys_dir, ignore=ignore)
+        return Source(name="infiniband", look=lambda _: adapters.collect())
+
 
 class WhileNeeded:
     """Asks while ranks live here and nobody else says enough; else lets go.
@@ -206,6 +215,12 @@ class MissedOnceSeen:
 def default_ring_dir() -> Path:
     """Where the hook writes if nobody tells it: the shared directory if there is one, else this user's own."""
     return SHARED_DIRECTORY if SHARED_DIRECTORY.is_dir() else Path(f"/dev/shm/straggler-{os.geteuid()}")  # noqa: S108 - as the hook has it
+
+
+def host_name() -> str:
+    """What the hook would call this node if it ran here."""
+    named = (os.environ.get(variable) for variable in ("STRAGGLER_NODE", "NODE_NAME", "SLURMD_NODENAME"))
+    return next(filter(None, named), os.uname().nodename)
 
 
 def _absent(_: Request) -> Reading[Any]:

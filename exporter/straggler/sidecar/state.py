@@ -10,12 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from straggler.join.match import match
+from straggler.join.network import name_node, with_ports
 from straggler.join.node import own_gpus, still_blind, unseen_gpus
 from straggler.join.view import RankView
 from straggler.metrics.self_metrics import ExporterStatus, SourceStatus
 from straggler.model.clock import Clock
 from straggler.model.gpu import GpuFacts
 from straggler.model.host import NodeHost, RankHost
+from straggler.model.network import PortFacts
 from straggler.model.rank import RankFacts, RankKey, RankState
 from straggler.model.reading import Problem, Reading, SourceState
 from straggler.sidecar.merge import merge_gpus, merge_ranks, most_alive
@@ -42,6 +44,9 @@ class Snapshot:
     """Ordered by run and rank."""
     gpus: tuple[GpuFacts, ...] = ()
     node: NodeHost | None = None
+    ports: tuple[PortFacts, ...] = ()
+    node_name: str = ""
+    """What the ranks of this node call it."""
     status: ExporterStatus = field(default_factory=ExporterStatus)
 
     @property
@@ -68,6 +73,7 @@ class NodeState:
         gpu_sharing: whether several ranks may be on one GPU.
         max_ranks: more are left out and counted.
         hang_after_seconds: for the page.
+        host_name: what this node is called where no rank says it.
     """
 
     def __init__(
@@ -79,6 +85,7 @@ class NodeState:
         gpu_sharing: bool,
         max_ranks: int,
         hang_after_seconds: float,
+        host_name: str,
     ) -> None:
         self._clock = clock
         self._counts = {source.name: source.counts for source in sources}
@@ -86,6 +93,8 @@ class NodeState:
         self._gpu_sharing = gpu_sharing
         self._max_ranks = max_ranks
         self._hang_after_seconds = hang_after_seconds
+        self._host_name = host_name
+        self._node_name = ""
         self._outcomes: dict[str, Outcome] = {}
         self._facts_at: dict[str, float] = {}
         self._last_views: dict[RankKey, RankView] = {}
@@ -140,7 +149,10 @@ class NodeState:
         joined = match(shown, own.gpus, node_proven=own.node_proven, sharing=self._gpu_sharing)
         hosts = {host.key: host for reading in readings for host in _facts(reading, RankHost)}
         node = next((facts for reading in readings for facts in _facts(reading, NodeHost)), None)
-        views = [self._with_last_gpu(_with_host(view, hosts)) for view in joined]
+        ports = tuple(port for reading in readings for port in _facts(reading, PortFacts))
+        named = name_node(shown, self._node_name, self._host_name)
+        self._node_name = named.name
+        views = [with_ports(self._with_last_gpu(_with_host(view, hosts)), ports, named.name) for view in joined]
         self._last_views = {view.rank.key: view for view in views}
         if len(gpus) > MAX_GPUS:
             self.count("metrics", (Problem(reason="too_many_gpus", count=len(gpus) - MAX_GPUS),))
@@ -151,6 +163,8 @@ class NodeState:
             sharing=self._gpu_sharing,
             installed=node.gpu_bus_ids if node else frozenset(),
         )
+        if ports:
+            unseen["infiniband"] = named.problems()
         for name in told:
             self._trouble.update(f"{name} here", unseen.get(name, ()), now=self._clock.monotonic())
         return Snapshot(
@@ -159,6 +173,8 @@ class NodeState:
             views=tuple(sorted(views, key=lambda view: view.rank.key)),
             gpus=gpus[:MAX_GPUS],
             node=node,
+            ports=ports,
+            node_name=named.name,
             status=self._status(scrape_seconds, too_many=len(ranks) - len(shown), gpus=gpus, unseen=unseen),
         )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from straggler.detect.policy import DEFAULT
 from straggler.errors import SourceAbsentError, SourceFailedError
+from straggler.model.network import PortFacts
 from straggler.model.rank import RankFacts
 from straggler.model.reading import Problem, Reading, SourceState
 from straggler.sidecar.clock import SystemClock
@@ -26,6 +27,11 @@ _FIXES: dict[tuple[str, str], str] = {
     ("rings", "too_many_ranks"): "raise limits.ranks",
     ("dcgm", "absent"): "start dcgm-exporter, or say where it is: --dcgm-url http://HOST:9400/metrics",
     ("dcgm", "refused"): "start dcgm-exporter, or say where it is: --dcgm-url http://HOST:9400/metrics",
+    ("infiniband", "counters_hidden"): "infiniband.sys_dir: /host/sys, with the host's /sys mounted there",
+    (
+        "infiniband",
+        "unreadable",
+    ): "run the sidecar where /sys/class/infiniband is readable; or infiniband.enabled: false",
     ("push", "absent"): "only if training shares no directory with the sidecar: --push-tokens-file FILE",
 }
 """By source and reason, where the detail does not say it already."""
@@ -85,6 +91,9 @@ def _finding(name: str, problem: Problem) -> Finding:
 
 
 def _summary(reading: Reading[Any]) -> str:
+    ports = [fact for fact in reading.facts if isinstance(fact, PortFacts)]
+    if ports:
+        return f"{sum(port.up is True for port in ports)} of {len(ports)} ports are up"
     ranks = [fact for fact in reading.facts if isinstance(fact, RankFacts)]
     if ranks:
         living = sum(rank.alive for rank in ranks)
