@@ -13,10 +13,11 @@ from straggler.sources.nccl.kinds import kind_of
 from straggler.sources.nccl.lines import WARN, Line, LineReader
 from straggler.sources.nccl.patterns import Channel, CutLineError, Fact, parse
 
+_BETWEEN_NODES: Final = ("ib", "libfabric", "other", "collnet")
+
+
 MAX_PROCESSES: Final = 1024
 """In one log: that of a whole job may hold as many."""
-
-_BETWEEN_NODES: Final = ("ib", "libfabric", "other", "collnet")
 
 
 class LogBook:
@@ -28,17 +29,27 @@ class LogBook:
         self._version = ("", "")
         self._refused: Counter[str] = Counter()
 
-    def hear(self, lines: Iterable[str]) -> None:
-        """Read lines of the file, without their ends."""
+    def hear(self, lines: Iterable[str], *, room: int = MAX_PROCESSES) -> None:
+        """Read lines of the file, without their ends.
+
+        Args:
+            lines: in order.
+            room: how many processes there may be; those of more are refused.
+        """
         for line in lines:
             for said in self._reader.read(line):
-                self._hear(said)
+                self._hear(said, min(room, MAX_PROCESSES))
 
     def facts(self) -> Iterator[NcclFacts]:
         """What is known of each rank that the log is about."""
         version, cuda_version = self._version
         for process in self._processes.values():
             yield from process.facts(version=version, cuda_version=cuda_version)
+
+    @property
+    def processes(self) -> int:
+        """How many there are."""
+        return len(self._processes)
 
     def take_refused(self) -> Counter[str]:
         """What was refused since the last time, by ``reasons.NCCL_REASONS``."""
@@ -49,9 +60,9 @@ class LogBook:
                 process.refused = 0
         return refused
 
-    def _hear(self, line: Line) -> None:
+    def _hear(self, line: Line, room: int) -> None:
         if line.level == WARN:
-            if process := self._process(line):
+            if process := self._process(line, room):
                 process.warn(kind_of(line.text))
             return
         try:
@@ -66,14 +77,14 @@ class LogBook:
             return
         if isinstance(said, Fact) and said.version and line.pid is None:
             self._version = (said.version, said.cuda_version)
-        elif process := self._process(line):
+        elif process := self._process(line, room):
             process.hear(said)
 
-    def _process(self, line: Line) -> Process | None:
+    def _process(self, line: Line, room: int) -> Process | None:
         key = (clean_text(line.host), line.pid)
         process = self._processes.get(key)
         if process is None:
-            if len(self._processes) >= MAX_PROCESSES:
+            if len(self._processes) >= room:
                 self._refused["too_many_processes"] += 1
                 return None
             process = self._processes[key] = Process(*key)

@@ -16,11 +16,13 @@ from typing import Final
 from straggler.model.nccl import TRANSPORTS, NcclFacts
 from straggler.sources.nccl.patterns import Channel, Fact, Graph, Init
 
-_BETWEEN_NODES: Final = ("ib", "libfabric", "socket", "other")
+_DIRECT: Final = ("ib", "libfabric", "other")
+"""Transports between nodes that can reach GPU memory by themselves."""
 
-MAX_COMMUNICATORS: Final = 256
-"""Of one process. A training process has some dozens."""
+MAX_COMMUNICATORS: Final = 64
+"""Of one process that are kept. A training process has some dozens: one for each axis of its parallelism."""
 _MAX_NAMES: Final = 32
+_MAX_UNPLACED: Final = 4
 
 
 @dataclass(slots=True)
@@ -39,9 +41,15 @@ class _Communicator:
     nvls_channels: int | None = None
     channels: dict[str, int] = field(default_factory=dict)
     received: int = 0
-    """Channels on which the rank receives from another node …"""
+    """Channels on which the rank receives from another node by one of ``_DIRECT`` …"""
     received_by_gdr: int = 0
     """… and those of them that end in GPU memory."""
+
+    def describe(self, said: Graph) -> None:
+        """Note how many rings, trees and channels it has."""
+        self.rings = self.rings if said.rings is None else said.rings
+        self.trees = self.trees if said.trees is None else said.trees
+        self.nvls_channels = self.nvls_channels if said.nvls_channels is None else said.nvls_channels
 
     def has(self, *ranks: int) -> bool:
         """Whether these ranks can be in it."""
@@ -57,7 +65,7 @@ class Process:
         self.version = ""
         self.cuda_version = ""
         self.refused = 0
-        """Communicators that were too many."""
+        """Communicators that were dropped for others."""
         self._network = ""
         self._devices: tuple[str, ...] = ()
         self._no_device = False
@@ -66,6 +74,8 @@ class Process:
         self._warnings: Counter[str] = Counter()
         self._communicators: dict[tuple[str, int], _Communicator] = {}
         """The youngest last."""
+        self._unplaced: list[Graph] = []
+        """Said before anything told of a communicator: it is about the next one."""
 
     def warn(self, kind: str) -> None:
         """Count a warning."""
@@ -93,13 +103,18 @@ class Process:
         own = (self.version, self.cuda_version) if self.version else (version, cuda_version)
         groups = self._by_gpu()
         for communicators in groups or [[]]:
-            world = max(communicators, key=_worldliness, default=None)
+            # of equals the youngest, which is last
+            world = max(reversed(communicators), key=_worldliness, default=None)
             yield self._facts(world, communicators, *own)
 
     def _facts(
         self, world: _Communicator | None, communicators: Iterable[_Communicator], version: str, cuda_version: str
     ) -> NcclFacts:
         used = [world] if world is not None and world.channels else [each for each in communicators if not each.is_over]
+        if world is None and self._unplaced:
+            used = [_Communicator("", 0)]
+            for said in self._unplaced:
+                used[0].describe(said)
         return NcclFacts(
             host=self.host,
             pid=self.pid,
@@ -148,19 +163,21 @@ class Process:
             else:
                 self._add(_Communicator(said.comm, said.rank, said.nranks, said.bus_id, is_over=True))
             return
-        if known is None or said.what == "start" or known.is_over:
+        if known is None and said.what == "complete":
+            # up to v2.18.1 nothing announces it, and its channels stand before
+            known = self._communicators.pop(("", said.rank), None) or _Communicator("", said.rank)
+            known.comm, known.nranks, known.bus_id = said.comm, said.nranks, said.bus_id
+            self._add(known)
+        elif known is None or said.what == "start" or known.is_over:
             # an address is used again once its communicator is gone
             known = self._add(_Communicator(said.comm, said.rank, said.nranks, said.bus_id))
-        if known is not None and said.what == "complete":
-            known.is_complete = True
+        known.is_complete |= said.what == "complete"
 
     def _channel(self, said: Channel) -> None:
         place = self._of_rank(said.own, said.peer) or self._add(_Communicator("", said.own))
-        if place is None:
-            return
         bit = 1 << said.number
         place.channels[said.transport] = place.channels.get(said.transport, 0) | bit
-        if said.receives and said.transport in _BETWEEN_NODES:
+        if said.receives and said.transport in _DIRECT:
             place.received |= bit
             if said.gdr:
                 place.received_by_gdr |= bit
@@ -169,16 +186,15 @@ class Process:
         living = [each for each in self._communicators.values() if not each.is_over]
         if said.rank is not None:
             place = self._of_rank(said.rank, said.rank) or self._add(_Communicator("", said.rank))
+            place.describe(said)
+        elif not living:
+            self._unplaced = [*self._unplaced, said][-_MAX_UNPLACED:]
         elif len({each.rank for each in living}) == 1 or len({each.bus_id for each in living}) == 1:
-            place = living[-1]
-        else:
-            return  # nobody knows whose
-        if place is not None:
-            place.rings = place.rings if said.rings is None else said.rings
-            place.trees = place.trees if said.trees is None else said.trees
-            place.nvls_channels = place.nvls_channels if said.nvls_channels is None else said.nvls_channels
+            living[-1].describe(said)
 
     def _fact(self, said: Fact) -> None:
+        if said.begins:
+            self._communicators.clear()  # of an earlier process that had the same pid, as in a container started again
         if said.version:
             self.version, self.cuda_version = said.version, said.cuda_version
         self._network = said.network or self._network
@@ -199,16 +215,18 @@ class Process:
             None,
         )
 
-    def _add(self, communicator: _Communicator) -> _Communicator | None:
+    def _add(self, communicator: _Communicator) -> _Communicator:
         key = (communicator.comm, communicator.rank)
         self._communicators.pop(key, None)
         if len(self._communicators) >= MAX_COMMUNICATORS:
-            over = next((known for known, each in self._communicators.items() if each.is_over), None)
-            if over is None:
-                self.refused += 1
-                return None
-            del self._communicators[over]
+            # the oldest of those that are over or, if none is, of the smallest
+            least = min(self._communicators.items(), key=lambda item: _worldliness(item[1])[:2])
+            del self._communicators[least[0]]
+            self.refused += not least[1].is_over
         self._communicators[key] = communicator
+        for said in self._unplaced:
+            communicator.describe(said)
+        self._unplaced = []
         return communicator
 
 

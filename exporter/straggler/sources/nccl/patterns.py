@@ -57,6 +57,8 @@ class Fact(NamedTuple):
     no_device: bool = False
     gdr_disabled: str = ""
     no_nvls: bool = False
+    begins: bool = False
+    """Whether it is the first thing that a process says."""
 
 
 Said = Init | Channel | Graph | Fact
@@ -132,6 +134,8 @@ _NO_DEVICE = re.compile(r"^NET/IB\w{0,16} ?: No device found")
 _GDR_DISABLED = re.compile(r"^NET/[\w ]{1,32} ?: GPU Direct RDMA Disabled for HCA \d{1,3} '([\w.+-]{1,64})(?:'|$)")
 # NVLS multicast support is not available on dev 2 (NVLS_NCHANNELS 0)                   (v2.17 and newer)
 _NO_NVLS = re.compile(r"^NVLS multicast support is not available")
+# Bootstrap : Using eth0:192.0.2.10<0>     (v2.5 and newer; v2.23 and newer without the blank): once in each process
+_BEGINS = re.compile(r"^Bootstrap ?: Using ")
 
 
 class CutLineError(ValueError):
@@ -232,4 +236,6 @@ def _fact(text: str) -> Fact | None:
         return Fact(no_device=True)
     if match := _GDR_DISABLED.match(text):
         return Fact(gdr_disabled=match[1])
-    return Fact(no_nvls=True) if _NO_NVLS.match(text) else None
+    if _NO_NVLS.match(text):
+        return Fact(no_nvls=True)
+    return Fact(begins=True) if _BEGINS.match(text) else None

@@ -12,6 +12,7 @@ NCCL_REASONS: Final = (
     "wrong_owner",  # of a user who may not be believed (rings.owners)
     "unreadable",  # no permission, or an error of the file system
     "too_many_logs",  # more files than are followed
+    "no_nccl_lines",  # a log that says nothing of NCCL, for a while: is NCCL_DEBUG=INFO set?
     "skipped",  # written faster than it is read, or long already when it was first seen: its middle was left out
     "long_line",  # a line that never ends
     "cut_line",  # a line about a channel that ends too early

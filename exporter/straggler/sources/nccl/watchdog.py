@@ -1,8 +1,8 @@
 """What PyTorch's watchdog says when a collective does not end. Pure.
 
 Each rank that noticed says how far it came: the numbers of its last enqueued and its last completed collective in that
-process group. The laggard is the rank with the lowest numbers. Who says nothing at all may be worse off: a rank that never
-enqueued, or is stuck before its watchdog, is not in the list, and that is why the list's length is told beside it.
+process group. The laggard is the rank with the lowest numbers. Who says nothing at all may be worse off: a rank whose
+watchdog is stuck too is not among them, and that is why it is told beside the laggard how many said anything.
 
 Sources: pytorch/pytorch, torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, v1.10 to v2.9.
 """
