@@ -28,6 +28,7 @@ class Command(NamedTuple):
 COMMANDS: dict[str, Command] = {
     "serve": Command("straggler.cli.serve", "the sidecar: read rings and GPUs of this node, serve /metrics"),
     "demo": Command("straggler.cli.demo", "a straggler from the training step to the alert, on this machine"),
+    "run": Command("straggler.cli.run", "a PyTorch program with its ranks measured, its code as it is"),
     "doctor": Command("straggler.cli.doctor", "what is missing on this node, and how to add it"),
     "top": Command("straggler.cli.top", "the ranks of a sidecar, live in the terminal"),
     "inspect": Command("straggler.cli.inspect", "the last steps in a ring file, also after a crash"),
@@ -40,6 +41,7 @@ exit codes:
   0    done
   1    the thing checked is not so, or could not be done
   2    wrong use or configuration
+  126  straggler run: the program cannot be started; 127: it is not found. Else its own exit code
   130  ended by Ctrl-C
 """
 

@@ -111,7 +111,7 @@ def find_identity(
         key: _given(key, given[key], warn) if given[key] is not None else _number(environment, variable, warn)
         for key, variable in _OWN_NUMBERS.items()
     }
-    launcher = _launcher(environment, warn)
+    launcher = find_launcher(environment, warn)
     # With a rank of the user's own (one process that starts others), a launcher's numbers are about that process.
     is_launchers = launcher is not None and numbers["rank"] in (None, _number(environment, launcher.rank, warn))
     if launcher is not None and is_launchers:
@@ -171,7 +171,8 @@ def as_number(value: object) -> int | None:
     return None
 
 
-def _launcher(environment: Environment, warn: Warn) -> Launcher | None:
+def find_launcher(environment: Environment, warn: Warn) -> Launcher | None:
+    """The innermost launcher that tells this process its rank; ``None`` if none does."""
     for launcher in LAUNCHERS:
         if launcher.needs and launcher.needs not in environment:
             continue

@@ -43,6 +43,7 @@ HOOK_VARIABLES = frozenset(
         "RANK",
         "RUN",
         "SERVE",
+        "TORCH",
         "WORLD_SIZE",
     )
 )

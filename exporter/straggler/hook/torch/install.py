@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from straggler.hook.torch import (
     phases,
     waits,
 )
+from straggler.hook.torch.throughput import Throughput
 from straggler.hook.torch.tracker import Tracker
 
 
@@ -31,6 +33,7 @@ class Instrument:
         self.fail = self.tracker.fail
         self._evaluation = evaluation.Evaluation(self.tracker)
         self._reducers = waits.Reducers()
+        self.throughput = Throughput(self.tracker, os.environ)
         self._install()
 
     @guarded
@@ -44,6 +47,17 @@ class Instrument:
         fsdp.install(tracker)
         graphs.install(tracker)
         late.when_imported(tracker, "torch.distributed.device_mesh", _watch_meshes)
+        self._install_throughput()
+
+    def _install_throughput(self) -> None:
+        tracker, throughput = self.tracker, self.throughput
+        if throughput.wants_batches:
+            tracker.on_batch = throughput.saw_batch
+        tracker.on_reduction = throughput.reduces
+        self._evaluation.on_forward = throughput.runs_forward
+        tracker.amounts = throughput.take
+        if throughput.count is not None:
+            tracker.between_steps = throughput.count.step_begins
 
     @guarded
     def watch_model(self, model: torch.nn.Module) -> None:
@@ -82,11 +96,23 @@ def _watch_meshes(tracker: Tracker, module: Any) -> None:
 _current: list[Instrument] = []
 
 
-def start() -> Instrument:
-    """The instrument of this process, put in if it is not yet. Later calls return the same one."""
+def start(make_timer: Callable[..., StepTimer] | None = None) -> Instrument:
+    """The instrument of this process, put in if it is not yet. Later calls return the same one.
+
+    Args:
+        make_timer: asked at the first step, and may give a timer that measures nothing where this process turns out
+            to be no rank. Whoever calls without it says that this one is.
+    """
     if not _current:
-        _current.append(Instrument())
+        _current.append(Instrument(make_timer or StepTimer))
+    elif make_timer is None:
+        _current[0].tracker.make_timer = StepTimer
     return _current[0]
+
+
+def current() -> Instrument | None:
+    """The instrument of this process, if it is put in."""
+    return _current[0] if _current else None
 
 
 def stop() -> None:

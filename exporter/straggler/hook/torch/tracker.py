@@ -42,16 +42,25 @@ class Tracker:
     """
 
     def __init__(self, make_timer: Callable[..., StepTimer] = StepTimer) -> None:
-        self._make_timer = make_timer
+        self.make_timer = make_timer
         self.timer: StepTimer | None = None
         self.amounts: Callable[[], Mapping[str, Any]] = dict
         self.on_training: Callable[[], None] = lambda: None
         """Called when a backward or an optimizer shows that training goes on, if it was not."""
         self.on_optimizer: Callable[[Any], None] = lambda _optimizer: None
         """Called with each optimizer that is about to step."""
+        self.on_batch: Callable[[Any], None] | None = None
+        """Called with each batch that the training thread takes for training; ``None``: nobody wants them."""
+        self.on_reduction: Callable[[], None] = lambda: None
+        """Called when a backward begins that waits for peers at its end."""
+        self.between_steps: Callable[[], None] = lambda: None
+        """Called in the training thread when a step has ended and the next has begun."""
+        self.opaque = ""
+        """Why the operators of a step cannot be seen, once that is so."""
         self.on_stop: list[Callable[[], None]] = []
         """How to take back what ``patches`` does not know of."""
         self._reporter = Reporter()
+        self.warn = self._reporter.warn
         self._off = False
         self._meter: Meter | None = None
         self._device = ""
@@ -105,6 +114,7 @@ class Tracker:
         self._steps += 1
         if not self._steps & (self._steps - 1):
             self._look_again()
+        self.between_steps()
         return True
 
     def _own_reason(self) -> str:
@@ -195,6 +205,7 @@ class Tracker:
         if patches.compiled_backward():
             self._hidden = True  # a callback of ours would be compiled in; and the reducer is
             return None
+        self.on_reduction()
         return waits.bracket_finalize(self, roots)
 
     @guarded
@@ -233,7 +244,14 @@ class Tracker:
     @guarded
     def saw_compiled_graph(self, has_collectives: Callable[[], bool]) -> None:
         """A graph is compiled, in which collectives cannot be seen when it runs."""
+        self.opaque = "parts of it are compiled"
         self._hidden = self._hidden or has_collectives()
+
+    @guarded
+    def batch_came(self, batch: Any) -> None:
+        """A loader gave a batch: to the training thread, and not for an evaluation?"""
+        if self.on_batch is not None and self.is_training_thread() and self._meter.excluded() is None:  # type: ignore[union-attr]  # whoever trains has one
+            self.on_batch(batch)
 
     @guarded
     def look_for_imports(self) -> None:
@@ -246,6 +264,7 @@ class Tracker:
     @guarded
     def capture_begins(self) -> None:
         """A CUDA graph is captured from now on."""
+        self.opaque = "parts of it are CUDA graphs"
         self._captures += 1
 
     @guarded
@@ -273,6 +292,11 @@ class Tracker:
             self.timer.mark_excluded(None if index is None else layout.PHASES[index])
 
     # Whose call it is
+
+    @property
+    def steps(self) -> int:
+        """How many steps have ended; the number that the last one has in the ring."""
+        return self._steps
 
     @property
     def in_backward(self) -> bool:
@@ -307,7 +331,7 @@ class Tracker:
     def _start(self) -> Meter | None:
         """The first step begins: choose the clock, and make the timer."""
         known = facts.find(self._device)
-        timer = self._make_timer(**known.numbers)
+        timer = self.make_timer(**known.numbers)
         if not timer.enabled:
             self.stop()
             return None
