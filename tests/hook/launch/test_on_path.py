@@ -21,7 +21,7 @@ OTHERS = sorted(Path.home().glob(".pyenv/versions/*/bin/python"))
 
 def told(code: str, environment: dict[str, str], python: str = sys.executable) -> str:
     """What a program prints; it may complain about nothing."""
-    done = finished([python, "-W", "error", "-c", code], environment)
+    done = finished([python, "-B", "-W", "error", "-c", code], environment)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.strip()
 
