@@ -48,7 +48,7 @@ def report(problem: str | None = None, plan: Plan | None = None) -> Report:
         plan=plan or Plan(scenario=SLOW, rules=Path("rules")),
         outcome=Outcome(problem=problem, notice=NOTICE),
         notices=(NOTICE,),
-        slow_since_ns=10_000_000_000,
+        onset_ns=10_000_000_000,
         pace=PACE,
         steps=(400,) * 8,
         duration_seconds=21.5,
@@ -122,7 +122,7 @@ def test_json_of_a_healthy_run() -> None:
         plan=Plan(scenario=Scenario(), rules=None),
         outcome=Outcome(problem=None),
         notices=(),
-        slow_since_ns=None,
+        onset_ns=None,
         pace=Pace(healthy_step_seconds=0.044, slow_step_seconds=None, healthy_own_seconds=0.034, slow_own_seconds=None),
         steps=(2700,) * 8,
         duration_seconds=120.2,
@@ -142,7 +142,7 @@ def test_alert_is_shown_as_on_call_gets_it() -> None:
     screen.alert(NOTICE, 8.5)
     text = output.getvalue()
 
-    assert "TrainingStraggler · warning, 8.5 s after the first slow step" in text
+    assert "TrainingStraggler · warning, 8.5 s after the onset" in text
     assert "demo waits for rank 2" in text
     assert "1.38x its peers" in text
     assert "https://r/x" in text

@@ -9,7 +9,7 @@ import pytest
 from demo_command import run_demo
 from servers import program
 from straggler.simulate.node import gpu_uuid
-from straggler.simulate.rehearsal import HOSTNAME
+from straggler.simulate.stage import HOSTNAME
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(240)]
 

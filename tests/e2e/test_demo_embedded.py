@@ -80,7 +80,7 @@ def test_too_little_patience_is_a_failure() -> None:
 
     assert done.code == 1, str(done)
     assert done.result["ok"] is False
-    assert done.result["problem"] == "no alert within 1 s after the first slow step"
+    assert done.result["problem"] == "no TrainingStraggler within 1 s after the onset"
     assert done.result["seconds_to_alert"] is None
 
 

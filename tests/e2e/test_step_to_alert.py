@@ -16,8 +16,9 @@ from servers import Monitoring, crew_logs, monitoring, promtool
 from straggler.simulate.measure import measure, read_records
 from straggler.simulate.node import gpu_uuid
 from straggler.simulate.quick_rules import find_rules, rule_files, write_quick_rules
-from straggler.simulate.rehearsal import HOSTNAME, Rehearsal
+from straggler.simulate.rehearsal import Rehearsal
 from straggler.simulate.scenario import Fault, Scenario
+from straggler.simulate.stage import HOSTNAME
 from straggler.simulate.webhook import Notice
 from straggler.simulate.workspace import Workspace
 
@@ -82,7 +83,7 @@ def theatre(
                 servers, {"straggler": rehearsal.address}, rules, scrape_seconds=scrape_seconds, evaluation_seconds=1
             )
         )
-        rehearsal.start_sidecar()
+        rehearsal.start_sidecars()
         yield Theatre(rehearsal, watch)
 
 
@@ -125,8 +126,8 @@ def story() -> Iterator[Story]:
         assert run.sidecar is not None
         run.sidecar.kill()
         time.sleep(1)
-        run.start_sidecar()
-        until(lambda: run.slow_since_ns is not None, "the first slow step")
+        run.start_sidecars()
+        until(lambda: run.onset_ns is not None, "the first slow step")
         fired_before = stage.fired()
         alert = stage.wait_for(
             # without `for`, warning and critical fire in the same moment
@@ -137,11 +138,11 @@ def story() -> Iterator[Story]:
         until(lambda: stage.steps_in_prometheus() == run.steps, "Prometheus has all steps")
         heard = len(stage.watch.webhook.notices())
         time.sleep(12)  # two scrapes and the `for` of a crash
-        assert run.slow_since_ns is not None
+        assert run.onset_ns is not None
         yield Story(
             scenario=scenario,
             alert=alert,
-            seconds_to_alert=(alert.received_ns - run.slow_since_ns) / 1e9,
+            seconds_to_alert=(alert.received_ns - run.onset_ns) / 1e9,
             fired_before=fired_before,
             fired_after_the_end={notice.name for notice in stage.watch.webhook.notices()[heard:]} - {alert.name},
             page=page,

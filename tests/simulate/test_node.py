@@ -12,6 +12,7 @@ import pytest
 
 from straggler.simulate import board as at
 from straggler.simulate.board import Board
+from straggler.simulate.faults import KINDS
 from straggler.simulate.node import FakeNode, gpu_uuid
 
 MS = 1_000_000
@@ -32,6 +33,8 @@ class Ranks:
             for cell, length in zip(self.board.cells(), lengths, strict=True):
                 cell.begin()
                 cell.begin_step(26 / sum(length[1:3]))
+                if slow and cell.onset_ns is None:
+                    cell.afflicted_from(self.now)
                 then = self.now
                 for phase, part in zip(self.parts, length, strict=True):
                     cell.enter(phase, then)
@@ -48,7 +51,7 @@ def ranks(tmp_path: Path) -> Ranks:
 @pytest.fixture
 def node(ranks: Ranks) -> FakeNode:
     """Their node, which looks every 2 s."""
-    return FakeNode(ranks.board, "node-a", clock_ns=lambda: ranks.now)
+    return FakeNode(ranks.board.cells(), "node-a", symptoms={1: KINDS["thermal"].symptoms}, clock_ns=lambda: ranks.now)
 
 
 def values(page: str, name: str) -> list[float]:

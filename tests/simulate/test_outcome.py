@@ -19,8 +19,8 @@ def notice(name: str, rank: str, at_seconds: float, status: str = "firing") -> N
 
 def outcome_problem(*notices: Notice, slow_since: float | None = 10, now: float = 20) -> str | None:
     """Why the run is not as it should be, ``None`` if it is; ``too early`` if it cannot be said."""
-    slow_since_ns = None if slow_since is None else round(slow_since * S)
-    outcome = decide(SLOW, notices, slow_since_ns=slow_since_ns, now_ns=round(now * S), patience_ns=60 * S)
+    onset_ns = None if slow_since is None else round(slow_since * S)
+    outcome = decide(SLOW, notices, onset_ns=onset_ns, now_ns=round(now * S), patience_ns=60 * S)
     return "too early" if outcome is None else outcome.problem
 
 
@@ -33,13 +33,13 @@ def test_right_rank() -> None:
 
 def test_wrong_rank() -> None:
     """An alert that names somebody else does not."""
-    assert outcome_problem(notice("TrainingStraggler", "3", 18)) == "TrainingStraggler names rank 3, but rank 2 is slow"
+    assert outcome_problem(notice("TrainingStraggler", "3", 18)) == "TrainingStraggler names rank 3, but it is 2"
 
 
 def test_false_alarm() -> None:
     """Nothing may fire while nobody is slow: not even the alert that would be right later."""
-    assert "although no rank is slow" in str(outcome_problem(notice("TrainingStraggler", "2", 9)))
-    assert "although no rank is slow" in str(outcome_problem(notice("TrainingHung", "", 9), slow_since=None))
+    assert "although nothing is wrong" in str(outcome_problem(notice("TrainingStraggler", "2", 9)))
+    assert "although nothing is wrong" in str(outcome_problem(notice("TrainingHung", "", 9), slow_since=None))
 
 
 def test_resolved_is_no_alarm() -> None:
@@ -48,7 +48,7 @@ def test_resolved_is_no_alarm() -> None:
 
 
 def test_patience_ends() -> None:
-    """No alert is a problem only after the time that was given, counted from the first slow step."""
+    """No alert is a problem only after the time that was given, counted from the onset."""
     assert outcome_problem(now=69) == "too early"
-    assert outcome_problem(now=71) == "no alert within 60 s after the first slow step"
+    assert outcome_problem(now=71) == "no TrainingStraggler within 60 s after the onset"
     assert outcome_problem(slow_since=None, now=1000) == "too early"

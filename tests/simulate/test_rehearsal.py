@@ -39,7 +39,7 @@ def test_ranks_end_together_and_all_steps_are_seen(workspace: Workspace, generat
     """Ranks, rings and page agree on the number of steps, and each rank has its GPU, whatever wrote the GPU page."""
     rehearsal = Rehearsal(Scenario(ranks=3), workspace.directory, generation=generation)
     try:
-        rehearsal.start_sidecar()
+        rehearsal.start_sidecars()
         rehearsal.start_ranks()
         until(lambda: min(rehearsal.steps) > 20, rehearsal)
         living = rehearsal.metrics()
@@ -63,7 +63,7 @@ def test_sidecar_that_cannot_start_says_why(workspace: Workspace) -> None:
     rehearsal = Rehearsal(Scenario(ranks=1), workspace.directory, sidecar_flags=("--no-such-flag",))
     try:
         with pytest.raises(SourceFailedError, match="--no-such-flag"):
-            rehearsal.start_sidecar()
+            rehearsal.start_sidecars()
     finally:
         rehearsal.close()
 

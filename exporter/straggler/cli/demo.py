@@ -1,15 +1,17 @@
 """``straggler demo``: a straggler from the training step to the alert, on this machine, without a GPU.
 
-Exit code 0: the alert came and named the slow rank, or a healthy run stayed quiet. 1: it did not. 2: wrong use.
-130: ended by Ctrl-C.
+Exit code 0: the alert came and named the right rank and cause, or a healthy run stayed quiet. 1: it did not. 2: wrong
+use. 130: ended by Ctrl-C.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,8 +19,9 @@ from typing import Any
 from straggler.cli.demo_screen import make_screen
 from straggler.errors import ConfigError, SourceAbsentError, StragglerError
 from straggler.simulate.demonstration import Demonstration, Plan, Report
+from straggler.simulate.faults import KINDS, Hits
 from straggler.simulate.quick_rules import find_rules
-from straggler.simulate.scenario import SLOWED, Fault, Scenario
+from straggler.simulate.scenario import Fault, Scenario
 from straggler.simulate.servers import find_program
 from straggler.simulate.workspace import Workspace
 
@@ -29,11 +32,11 @@ JSON_KEYS = """\
   ok                  whether all was as it should be
   problem             why not, in one sentence; null if ok
   engine              "prometheus" or "embedded"
-  ranks, fault, slow_rank, slow_factor   as asked for; slow_rank is null in a healthy run
-  alert               the alert that named a rank: name, severity, rank (number or null), labels, annotations; or null
-  seconds_to_alert    from the start of the first slow step to the webhook; or null
+  ranks, fault, slow_rank, slow_factor   as asked for; slow_rank is null if no rank is slower than the others
+  alert               the alert that decided: name, severity, rank (number or null), labels, annotations; or null
+  seconds_to_alert    from the onset, the start of the first step under the fault, to the webhook; or null
   step_seconds        healthy, slow: median step before and under the fault; expected_healthy, expected_slow
-  own_seconds         healthy, slow: the same for the own time of the slow rank
+  own_seconds         healthy, slow: the same for the own time of the afflicted rank
   efficiency          measured, expected: healthy step over slow step
   fired               names of all alerts that fired, in order
   steps               finished steps of each rank
@@ -47,19 +50,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = JSON_KEYS
     run = parser.add_argument_group("what happens")
-    run.add_argument("--ranks", type=int, default=8, metavar="N", help="training processes (default 8)")
+    run.add_argument("--ranks", type=int, metavar="N", help="training processes (default 8; 4 for host-cpu)")
     run.add_argument("--slow-rank", type=int, metavar="R", help="the one that becomes slow (default 2)")
     run.add_argument(
         "--slow-factor",
         type=float,
-        default=1.5,
         metavar="F",
-        help="its forward and backward take so many times as long (default 1.5); 1: nobody is slow, nothing may fire",
+        help="what the fault makes longer takes so many times as long (default 1.5 for slow-rank, for others as in the "
+        "field); 1: nobody is slow, nothing may fire",
     )
     run.add_argument(
         "--slow-after", type=float, default=12.0, metavar="S", help="seconds of healthy training before (default 12)"
     )
-    run.add_argument("--fault", choices=[*SLOWED], default="slow-rank", help="what goes wrong (default slow-rank)")
+    run.add_argument("--fault", choices=[*KINDS], default="slow-rank", help="what goes wrong (default slow-rank)")
     run.add_argument("--jitter", type=float, default=0.005, help=argparse.SUPPRESS)
     run.add_argument("--seed", type=int, default=1, help=argparse.SUPPRESS)
     how = parser.add_argument_group("how it is watched")
@@ -69,9 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="let the sidecar judge by itself; also chosen where Prometheus or Alertmanager is not installed",
     )
     how.add_argument("--rules", type=Path, metavar="DIR", help="rules to load (default: those of this project)")
-    how.add_argument(
-        "--timeout", type=float, default=60.0, metavar="S", help="seconds after the first slow step (default 60)"
-    )
+    how.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds after the onset (default 60)")
     how.add_argument(
         "--duration",
         type=float,
@@ -126,24 +127,25 @@ def make_plan(arguments: argparse.Namespace) -> tuple[Plan, list[str]]:
         value = getattr(arguments, name)
         if value is not None and not 0 <= value <= 86_400:
             raise ConfigError(name.replace("_", "-"), f"{value} s is not in 0 … 86400")
-    if arguments.ranks == 1 and arguments.slow_factor != 1 and arguments.fault != "none":
+    kind = KINDS[arguments.fault]
+    factor = kind.factor if arguments.slow_factor is None else arguments.slow_factor
+    ranks = kind.ranks if arguments.ranks is None else arguments.ranks
+    if ranks == 1 and factor != 1 and kind.hits is Hits.RANK:
         raise ConfigError("ranks", "a rank alone has no peers to be slower than: take 2 or more, or --slow-factor 1")
-    healthy = Scenario(ranks=arguments.ranks, jitter=arguments.jitter, seed=arguments.seed)
-    slow_rank = arguments.slow_rank if arguments.slow_rank is not None else min(2, arguments.ranks - 1)
-    scenario = Scenario(
-        ranks=arguments.ranks,
-        jitter=arguments.jitter,
-        seed=arguments.seed,
-        fault=Fault(
-            name=arguments.fault,
-            rank=slow_rank,
-            factor=arguments.slow_factor,
-            begins_step=healthy.step_after(arguments.slow_after),
-        ),
-    )
+    if kind.competes and len(os.sched_getaffinity(0)) < 2:
+        raise ConfigError("fault", f"{arguments.fault} needs two processors: one to be busy, one for all others")
+    healthy = Scenario(ranks=ranks, jitter=arguments.jitter, seed=arguments.seed, nodes=kind.nodes, work=kind.work)
+    rank = arguments.slow_rank if arguments.slow_rank is not None else _usual_rank(healthy)
+    begins = 1 if kind.from_start else healthy.step_after(arguments.slow_after)
+    scenario = replace(healthy, fault=Fault(name=arguments.fault, rank=rank, factor=factor, begins_step=begins))
     rules, notes = _choose_engine(arguments)
     duration = arguments.duration if arguments.duration is not None else _HEALTHY_SECONDS * scenario.healthy
     return Plan(scenario=scenario, rules=rules, timeout_seconds=arguments.timeout, duration_seconds=duration), notes
+
+
+def _usual_rank(scenario: Scenario) -> int:
+    """Rank 2 of the last node; in small runs the last rank."""
+    return min(scenario.ranks_on(scenario.nodes - 1).start + 2, scenario.ranks - 1)
 
 
 def _choose_engine(arguments: argparse.Namespace) -> tuple[Path | None, list[str]]:
@@ -164,6 +166,7 @@ def _choose_engine(arguments: argparse.Namespace) -> tuple[Path | None, list[str
 def as_json(report: Report) -> dict[str, Any]:
     """The object that ``--json`` prints."""
     scenario, pace, notice = report.plan.scenario, report.pace, report.outcome.notice
+    kind, slows = scenario.fault.kind, scenario.fault.slows
     rank = notice.labels.get("rank", "") if notice else ""
     return {
         "ok": report.outcome.problem is None,
@@ -171,7 +174,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "engine": "prometheus" if report.plan.rules else "embedded",
         "ranks": scenario.ranks,
         "fault": scenario.fault.name,
-        "slow_rank": None if scenario.healthy else scenario.fault.rank,
+        "slow_rank": scenario.fault.rank if not scenario.healthy and kind.hits is Hits.RANK else None,
         "slow_factor": scenario.fault.factor,
         "alert": notice
         and {
@@ -186,12 +189,12 @@ def as_json(report: Report) -> dict[str, Any]:
             "healthy": pace.healthy_step_seconds,
             "slow": pace.slow_step_seconds,
             "expected_healthy": scenario.expected_step_seconds(0),
-            "expected_slow": None if scenario.healthy else scenario.expected_step_seconds(scenario.fault.begins_step),
+            "expected_slow": scenario.expected_step_seconds(scenario.fault.begins_step) if slows else None,
         },
         "own_seconds": {"healthy": pace.healthy_own_seconds, "slow": pace.slow_own_seconds},
         "efficiency": {
             "measured": pace.efficiency,
-            "expected": None if scenario.healthy else scenario.expected_efficiency,
+            "expected": scenario.expected_efficiency if slows else None,
         },
         "fired": [notice.name for notice in report.notices if notice.status == "firing"],
         "steps": list(report.steps),

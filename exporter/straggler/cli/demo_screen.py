@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from straggler.cli.ranks_table import ranks_table
-from straggler.simulate.demonstration import Plan, Report
+from straggler.simulate.demonstration import Plan, Report, who_is_hit
 from straggler.simulate.webhook import Notice
 
 _LINE_SECONDS = 4.0
@@ -53,7 +53,7 @@ class Screen:
         if self._plan.rules:
             self.say(
                 f"rules from {_short(self._plan.rules)}, scraped and evaluated every {self._plan.scrape_seconds:g} s; "
-                f"their waiting times (for) are divided by {self._plan.hurry:g}, nothing else is changed"
+                f"their times (for, windows) are divided by {self._plan.hurry:g}, nothing else is changed"
             )
         else:
             self.say(f"the sidecar judges by itself; its waiting times are divided by {self._plan.hurry:g}")
@@ -63,7 +63,8 @@ class Screen:
         if scenario.healthy:
             return f"none becomes slow, so nothing may fire for {self._plan.duration_seconds:.0f} s"
         begins = (scenario.fault.begins_step - 1) * scenario.expected_step_seconds(0)
-        return f"rank {scenario.fault.rank} becomes {scenario.fault.factor:g} times as slow after {begins:.0f} s"
+        when = "from the start" if scenario.fault.kind.from_start else f"after {begins:.0f} s"
+        return f"{when} {who_is_hit(scenario)} {scenario.fault.kind.says}"
 
     def end(self) -> None:
         """Let go of the terminal; the last table stays on it."""
@@ -97,7 +98,7 @@ class Screen:
         """Show an alert as the person on call would see it."""
         severity = notice.labels.get("severity", "")
         kind = "resolved" if notice.status == "resolved" else severity
-        after = "" if seconds_after is None else f", {seconds_after:.1f} s after the first slow step"
+        after = "" if seconds_after is None else f", {seconds_after:.1f} s after the onset"
         if self._picture and self._ranks is not None:
             self._recorder.print(ranks_table(self._ranks))
             self._ranks = None

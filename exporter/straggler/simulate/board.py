@@ -22,7 +22,7 @@ _HEADER_WORDS: Final = 8
 _CELL_WORDS: Final = 32
 _RANKS, _STOP_STEP = 0, 1  # words of the header
 # Words of a cell. Two arrival times, by the step's parity: a rank may be one step ahead of a reader, never two.
-_ALIVE, _ARRIVED, _ARRIVED_NS, _STEPS, _PHASE, _SINCE_NS, _SLOW_NS, _SPEED = 0, 1, 2, 4, 5, 6, 7, 8
+_ALIVE, _ARRIVED, _ARRIVED_NS, _STEPS, _PHASE, _SINCE_NS, _ONSET_NS, _SPEED = 0, 1, 2, 4, 5, 6, 7, 8
 _SPENT_NS = 16
 _SPEED_ONE: Final = 1_000_000
 
@@ -109,9 +109,9 @@ class Cell:
         """One more step is done."""
         self._words[_STEPS] += 1
 
-    def slow_from(self, now_ns: int) -> None:
-        """The first slow step begins."""
-        self._words[_SLOW_NS] = now_ns
+    def afflicted_from(self, now_ns: int) -> None:
+        """The first step under the fault begins."""
+        self._words[_ONSET_NS] = now_ns
 
     @property
     def alive(self) -> bool:
@@ -129,9 +129,9 @@ class Cell:
         return int(self._words[_STEPS])
 
     @property
-    def slow_since_ns(self) -> int | None:
-        """When the first slow step began."""
-        return self._words[_SLOW_NS] or None
+    def onset_ns(self) -> int | None:
+        """When the first step under the fault began."""
+        return self._words[_ONSET_NS] or None
 
     @property
     def speed_ratio(self) -> float:

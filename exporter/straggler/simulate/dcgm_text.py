@@ -45,7 +45,17 @@ FIELDS: tuple[Field, ...] = tuple(
         ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", "Total energy consumption since boot (in mJ)."),
         ("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %)."),
         ("DCGM_FI_DEV_XID_ERRORS", "gauge", "Value of the last XID error encountered."),
+        ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "gauge", "Why the clocks are what they are (bits)."),
         ("DCGM_FI_DEV_THERMAL_VIOLATION", "counter", "Throttling duration due to thermal constraints (in ns)."),
+        (
+            "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS",
+            "counter",
+            "Throttling duration due to the power brake (in ns).",
+        ),
+        ("DCGM_FI_DEV_PCIE_LINK_GEN", "gauge", "PCIe generation of the link."),
+        ("DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "gauge", "Highest PCIe generation of the link."),
+        ("DCGM_FI_DEV_PCIE_LINK_WIDTH", "gauge", "PCIe lanes of the link."),
+        ("DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", "gauge", "Most PCIe lanes of the link."),
         ("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB)."),
         ("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB)."),
         ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active."),
@@ -55,7 +65,12 @@ FIELDS: tuple[Field, ...] = tuple(
         ("DCGM_FI_PROF_DRAM_ACTIVE", "gauge", "Ratio of cycles the device memory interface is active."),
     )
 )
-"""The default csv of 4.x, shortened, with the rows that this project asks people to enable."""
+"""The default csv of 4.x, shortened, with the rows that this project asks people to enable, and those that explain."""
+
+HELD_COUNTERS = tuple(
+    field.name for field in FIELDS if "VIOLATION" in field.name or "CLOCKS_EVENT_REASON_" in field.name
+)
+"""Fields that count how long something held a clock down."""
 
 
 Row = tuple[tuple[tuple[str, str], ...], Mapping[str, int | float]]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from straggler.simulate.faults import Hits
 from straggler.simulate.measure import Pace, measure, read_records
 from straggler.simulate.outcome import Outcome, decide
 from straggler.simulate.processes import Process
@@ -17,12 +18,15 @@ from straggler.simulate.quick_rules import write_quick_rules
 from straggler.simulate.rehearsal import Rehearsal
 from straggler.simulate.scenario import Scenario
 from straggler.simulate.servers import Alertmanager, Prometheus, wait_until_ready
+from straggler.simulate.stage import node_name
 from straggler.simulate.webhook import Notice, Webhook
 
 _LOOK_SECONDS = 0.25
 _TABLE_SECONDS = 1.0
 _START_SECONDS = 60.0
 _NS = 1_000_000_000
+_HURRY = ("--dcgm-stale-after-seconds", "6")
+"""The GPUs' page is made anew every 2 s instead of 30, so it is stale after 6 s instead of 90."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +37,7 @@ class Plan:
     rules: Path | None
     """The shipped rules, for Prometheus; ``None``: the sidecar judges by itself."""
     timeout_seconds: float = 60.0
-    """How long after the first slow step the alert may come."""
+    """How long after the onset of the fault the alert may come."""
     duration_seconds: float = 0.0
     """How long the run lasts at least; a healthy run lasts as long as this."""
     scrape_seconds: float = 1.0
@@ -49,7 +53,7 @@ class Report:
     plan: Plan
     outcome: Outcome
     notices: tuple[Notice, ...]
-    slow_since_ns: int | None
+    onset_ns: int | None
     pace: Pace
     steps: tuple[int, ...]
     """Finished steps by rank."""
@@ -59,10 +63,10 @@ class Report:
 
     @property
     def seconds_to_alert(self) -> float | None:
-        """From the start of the first slow step to the webhook."""
-        if self.outcome.notice is None or self.slow_since_ns is None:
+        """From the start of the first step under the fault to the webhook."""
+        if self.outcome.notice is None or self.onset_ns is None:
             return None
-        return (self.outcome.notice.received_ns - self.slow_since_ns) / _NS
+        return (self.outcome.notice.received_ns - self.onset_ns) / _NS
 
 
 class Audience(Protocol):
@@ -75,7 +79,7 @@ class Audience(Protocol):
         """The ranks as the sidecar sees them (``/api/v1/ranks``), so many seconds after the first step."""
 
     def alert(self, notice: Notice, seconds_after: float | None) -> None:
-        """An alert came, so long after the first slow step; ``None``: there was no slow step."""
+        """An alert came, so long after the onset of the fault; ``None``: there was no fault yet."""
 
 
 class Demonstration:
@@ -110,7 +114,7 @@ class Demonstration:
                 plan=self._plan,
                 outcome=outcome,
                 notices=tuple(webhook.notices()),
-                slow_since_ns=rehearsal.slow_since_ns,
+                onset_ns=rehearsal.onset_ns,
                 pace=measure(self._scenario, read_records(rehearsal.rings)),
                 steps=tuple(rehearsal.steps),
                 duration_seconds=duration,
@@ -119,12 +123,13 @@ class Demonstration:
 
     def _set_up(self, stack: ExitStack, webhook: Webhook) -> Rehearsal:
         rules = self._plan.rules
-        flags = () if rules else _judge_yourself(webhook.url, self._plan)
+        flags = [*_HURRY, *(() if rules else _judge_yourself(webhook.url, self._plan))]
         rehearsal = Rehearsal(self._scenario, self._directory, sidecar_flags=flags)
         stack.callback(rehearsal.close)
         servers = self._start_servers(rehearsal, webhook, rules) if rules else {}
-        rehearsal.start_sidecar()
-        self._audience.say(f"sidecar at http://{rehearsal.address}/ (open it in a browser while this runs)")
+        rehearsal.start_sidecars()
+        for node in rehearsal.nodes:
+            self._audience.say(f"sidecar at http://{node.address}/ (open it in a browser while this runs)")
         for url, process in servers.items():
             wait_until_ready(f"{url}/-/ready", process)
             self._audience.say(f"{process.name} at {url}")
@@ -138,8 +143,8 @@ class Demonstration:
         alertmanager = Alertmanager(rehearsal.crew, webhook.url)
         prometheus = Prometheus(
             rehearsal.crew,
-            {"straggler": rehearsal.address},
-            write_quick_rules(rules, copies, divide_by=self._plan.hurry),
+            {"straggler": [node.address for node in rehearsal.nodes]},
+            write_quick_rules(rules, copies, divide_by=self._plan.hurry, windows=True),
             alertmanager_url=alertmanager.url,
             scrape_seconds=self._plan.scrape_seconds,
         )
@@ -164,11 +169,11 @@ class Demonstration:
         said = False
         while True:
             elapsed = time.monotonic() - began
-            notices, slow_since = webhook.notices(), rehearsal.slow_since_ns
-            if slow_since is not None and not said:
-                self._audience.say(f"{elapsed:5.0f} s  rank {scenario.fault.rank} becomes slow")
+            notices, onset = webhook.notices(), rehearsal.onset_ns
+            if onset is not None and not said:
+                self._audience.say(f"{elapsed:5.0f} s  {who_is_hit(scenario)} {scenario.fault.kind.says}")
                 said = True
-            self._tell(notices, slow_since)
+            self._tell(notices, onset)
             self._look(rehearsal, elapsed)
             ended = [process.name for process in rehearsal.crew.members if process.returncode is not None]
             rehearsal.tend()
@@ -177,7 +182,7 @@ class Demonstration:
             outcome = decide(
                 scenario,
                 notices,
-                slow_since_ns=slow_since,
+                onset_ns=onset,
                 now_ns=time.monotonic_ns(),
                 patience_ns=round(plan.timeout_seconds * _NS),
             )
@@ -185,13 +190,13 @@ class Demonstration:
                 return outcome
             if scenario.healthy and elapsed >= plan.duration_seconds:
                 return Outcome(problem=None)
-            if slow_since is None and not scenario.healthy and elapsed > latest_onset:
-                return Outcome(problem="the run did not get to its first slow step: this machine is too busy")
+            if onset is None and not scenario.healthy and elapsed > latest_onset:
+                return Outcome(problem="the run did not get to the onset of the fault: this machine is too busy")
             time.sleep(_LOOK_SECONDS)
 
-    def _tell(self, notices: Sequence[Notice], slow_since_ns: int | None) -> None:
+    def _tell(self, notices: Sequence[Notice], onset_ns: int | None) -> None:
         for notice in notices[self._told :]:
-            after = None if slow_since_ns is None else (notice.received_ns - slow_since_ns) / _NS
+            after = None if onset_ns is None else (notice.received_ns - onset_ns) / _NS
             self._audience.alert(notice, after)
         self._told = len(notices)
 
@@ -200,6 +205,14 @@ class Demonstration:
             self._next_look = elapsed + _TABLE_SECONDS
             with contextlib.suppress(OSError):  # it is looked at again in a second; that it ended is noticed elsewhere
                 self._audience.look(elapsed, rehearsal.rank_table())
+
+
+def who_is_hit(scenario: Scenario) -> str:
+    """The afflicted rank, or its node."""
+    fault = scenario.fault
+    if fault.kind.hits is Hits.RANK:
+        return f"rank {fault.rank}"
+    return f"node {node_name(scenario, scenario.node_of(fault.rank))}"
 
 
 def _judge_yourself(webhook_url: str, plan: Plan) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def read_records(rings: Path) -> dict[int, list[StepRecord]]:
 def measure(scenario: Scenario, records: dict[int, list[StepRecord]]) -> Pace:
     """Compare the steps before the fault with those under it."""
     steps = records.get(scenario.fault.rank, [])
-    begins = math.inf if scenario.healthy else scenario.fault.begins_step
+    begins = scenario.fault.begins_step if scenario.fault.slows else math.inf
     healthy = [record for record in steps if _WARM_UP_STEPS < record.serial < begins]
     slow = [record for record in steps if record.serial >= begins + _SETTLING_STEPS]
     return Pace(

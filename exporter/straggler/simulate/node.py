@@ -1,8 +1,8 @@
 """A fake node: one made-up GPU per rank, and the dcgm-exporter page about them, moving with what the ranks do.
 
 What the numbers are made of is stated in the table of constants; it is the arithmetic of a straggler: waiting in a
-collective keeps a kernel running, so it counts as ``GPU_UTIL``, but it occupies few multiprocessors. A rank that is
-slow computes at a lower clock, as a GPU that is too hot would.
+collective keeps a kernel running, so it counts as ``GPU_UTIL``, but it occupies few multiprocessors. What a fault shows
+of itself is in ``faults.py``: a clock that is held down, with its reason, or a link with few lanes.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
-from straggler.simulate.board import BACKWARD, DATA, FORWARD, IDLE, OPTIMIZER, PHASES, WAIT, Board, Cell
-from straggler.simulate.dcgm_text import Generation, Row, gpu_labels, render
+from straggler.simulate.board import BACKWARD, DATA, FORWARD, IDLE, OPTIMIZER, PHASES, WAIT, Cell
+from straggler.simulate.dcgm_text import HELD_COUNTERS, Generation, Row, gpu_labels, render
+from straggler.simulate.faults import FULL_CLOCK_MHZ, Symptoms
 from straggler.simulate.local_http import LocalHandler, LocalServer
 
-_FULL_CLOCK_MHZ: Final = 1980
 _MEMORY_CLOCK_MHZ: Final = 2619
 _MEMORY_MIB: Final = 81_104
 _MEMORY_USED_MIB: Final = 69_829
@@ -30,7 +31,8 @@ _TENSOR: Final = 0.45
 _OCCUPANCY: Final = 0.40
 _DRAM: Final = 0.35
 _IDLE_WATTS, _COMPUTE_WATTS, _WAIT_WATTS = 110.0, 560.0, 130.0
-_IDLE_CELSIUS, _CELSIUS_PER_WATT, _THROTTLED_CELSIUS = 32.0, 0.06, 88
+_IDLE_CELSIUS, _CELSIUS_PER_WATT = 32.0, 0.06
+_LANES, _GENERATION = 16, 5
 
 
 def gpu_uuid(hostname: str, gpu: int) -> str:
@@ -39,18 +41,21 @@ def gpu_uuid(hostname: str, gpu: int) -> str:
 
 
 class FakeNode:
-    """The GPUs of the ranks on a board: rank ``n`` is on GPU ``n``.
+    """The GPUs of one node.
 
     Args:
+        cells: of the ranks on this node; the n-th of them is on GPU n.
+        symptoms: by GPU: what it shows from the moment when its rank, or any on the node, is under the fault.
         refresh_seconds: the page repeats itself for so long, as the real one does (30 s by default there).
         clock_ns: of the board's writers.
     """
 
     def __init__(
         self,
-        board: Board,
+        cells: Sequence[Cell],
         hostname: str,
         *,
+        symptoms: Mapping[int, Symptoms] = MappingProxyType({}),
         generation: Generation = Generation.TEMPLATE,
         refresh_seconds: float = 2.0,
         clock_ns: Callable[[], int] = time.monotonic_ns,
@@ -60,7 +65,9 @@ class FakeNode:
         self._refresh_ns = round(refresh_seconds * 1e9)
         self._clock_ns = clock_ns
         self._watched_ns = clock_ns()
-        self._gpus = [_FakeGpu(cell, self._watched_ns) for cell in board.cells()]
+        self._cells = cells
+        self._gpus = [_FakeGpu(cell, symptoms.get(gpu, Symptoms()), self._watched_ns) for gpu, cell in enumerate(cells)]
+        self._may_freeze = any(shown.frozen for shown in symptoms.values())
         self._page = ""
         self._lock = threading.Lock()
 
@@ -68,10 +75,13 @@ class FakeNode:
         """The text at this moment."""
         with self._lock:
             now = self._clock_ns()
-            if not self._page or now - self._watched_ns >= self._refresh_ns:
+            if not self._page or (now - self._watched_ns >= self._refresh_ns and not self._is_frozen()):
                 self._page = render([self._row(index, now) for index in range(len(self._gpus))], self._generation)
                 self._watched_ns = now
             return self._page
+
+    def _is_frozen(self) -> bool:
+        return self._may_freeze and any(cell.onset_ns for cell in self._cells)
 
     def _row(self, gpu: int, now_ns: int) -> Row:
         labels = gpu_labels(gpu, gpu_uuid(self.hostname, gpu), self.hostname, self._generation)
@@ -94,12 +104,13 @@ class FakeNode:
 class _FakeGpu:
     """One GPU, and what was seen of it before."""
 
-    def __init__(self, cell: Cell, now_ns: int) -> None:
+    def __init__(self, cell: Cell, symptoms: Symptoms, now_ns: int) -> None:
         self._cell = cell
+        self._symptoms = symptoms
         self._seen_ns = now_ns
         self._spent_ns = cell.spent_ns(now_ns)
         self._energy_mj = 0
-        self._throttled_ns = 0
+        self._held_ns = 0
 
     def watch(self, now_ns: int) -> Mapping[str, int | float]:
         """Values by field name, over the time since the last look."""
@@ -115,18 +126,24 @@ class _FakeGpu:
         speed = self._cell.speed_ratio if busy else 1.0
         watts = _IDLE_WATTS + compute * speed * _COMPUTE_WATTS + share[WAIT] * _WAIT_WATTS
         self._energy_mj += round(watts * elapsed / 1e6)
-        throttled = speed < 1.0
-        celsius = _THROTTLED_CELSIUS if throttled else round(_IDLE_CELSIUS + watts * _CELSIUS_PER_WATT)
-        self._throttled_ns += elapsed if throttled else 0
+        symptoms = self._symptoms if self._cell.onset_ns else Symptoms()
+        held = speed < 1.0
+        self._held_ns += elapsed if held else 0
+        celsius = symptoms.celsius if held else None
         return {
-            "DCGM_FI_DEV_SM_CLOCK": round(_FULL_CLOCK_MHZ * min(1.0, speed)),
+            "DCGM_FI_DEV_SM_CLOCK": round(FULL_CLOCK_MHZ * min(1.0, speed)),
             "DCGM_FI_DEV_MEM_CLOCK": _MEMORY_CLOCK_MHZ,
-            "DCGM_FI_DEV_GPU_TEMP": celsius,
+            "DCGM_FI_DEV_GPU_TEMP": celsius or round(_IDLE_CELSIUS + watts * _CELSIUS_PER_WATT),
             "DCGM_FI_DEV_POWER_USAGE": round(watts, 3),
             "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": self._energy_mj,
             "DCGM_FI_DEV_GPU_UTIL": round(100 * busy),
             "DCGM_FI_DEV_XID_ERRORS": 0,
-            "DCGM_FI_DEV_THERMAL_VIOLATION": self._throttled_ns,
+            "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": symptoms.reason_bits if held else 0,
+            **{field: self._held_ns if field in self._symptoms.counters else 0 for field in HELD_COUNTERS},
+            "DCGM_FI_DEV_PCIE_LINK_GEN": _GENERATION,
+            "DCGM_FI_DEV_PCIE_MAX_LINK_GEN": _GENERATION,
+            "DCGM_FI_DEV_PCIE_LINK_WIDTH": symptoms.pcie_lanes or _LANES,
+            "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH": _LANES,
             "DCGM_FI_DEV_FB_FREE": _MEMORY_MIB - (_MEMORY_USED_MIB if self._cell.alive else 0),
             "DCGM_FI_DEV_FB_USED": _MEMORY_USED_MIB if self._cell.alive else 0,
             "DCGM_FI_PROF_GR_ENGINE_ACTIVE": round(busy, 6),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from straggler.simulate.faults import Hits
 from straggler.simulate.scenario import Scenario
+from straggler.simulate.stage import node_name
 from straggler.simulate.webhook import Notice
 
-EXPECTED_ALERT = {"slow-rank": "TrainingStraggler"}
-"""By fault: the alert that names the afflicted rank."""
+BLAMING = frozenset({"TrainingStraggler", "TrainingNodeStraggling"})
+"""Alerts that say that others wait for somebody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +28,7 @@ def decide(
     scenario: Scenario,
     notices: Sequence[Notice],
     *,
-    slow_since_ns: int | None,
+    onset_ns: int | None,
     now_ns: int,
     patience_ns: int,
 ) -> Outcome | None:
@@ -35,9 +37,9 @@ def decide(
     Args:
         scenario: what was acted out.
         notices: all that came so far, oldest first.
-        slow_since_ns: when the first slow step began; ``None`` before it.
+        onset_ns: when the first step under the fault began; ``None`` before it.
         now_ns: on the same clock.
-        patience_ns: how long after the first slow step the alert may come.
+        patience_ns: how long after the onset the alert may come.
 
     Returns:
         ``None`` if it is too early to say. A healthy run is never clear by itself: its outcome is that time is up.
@@ -45,15 +47,35 @@ def decide(
     for notice in notices:
         if notice.status != "firing":
             continue
-        if slow_since_ns is None or notice.received_ns < slow_since_ns:
-            return Outcome(problem=f"{notice.name} fired although no rank is slow", notice=notice)
-        if notice.name == EXPECTED_ALERT[scenario.fault.name]:
-            named = notice.labels.get("rank")
-            if named == str(scenario.fault.rank):
-                return Outcome(problem=None, notice=notice)
-            return Outcome(
-                problem=f"{notice.name} names rank {named}, but rank {scenario.fault.rank} is slow", notice=notice
-            )
-    if slow_since_ns is not None and now_ns - slow_since_ns > patience_ns:
-        return Outcome(problem=f"no alert within {patience_ns / 1e9:.0f} s after the first slow step")
+        if onset_ns is None or notice.received_ns < onset_ns:
+            return Outcome(problem=f"{notice.name} fired although nothing is wrong", notice=notice)
+        if problem := _mistake(scenario, notice):
+            return Outcome(problem=problem, notice=notice)
+        if notice.name == scenario.fault.kind.alert:
+            return Outcome(problem=None, notice=notice)
+    if onset_ns is not None and now_ns - onset_ns > patience_ns:
+        return Outcome(problem=f"no {scenario.fault.kind.alert} within {patience_ns / 1e9:.0f} s after the onset")
     return None
+
+
+def _mistake(scenario: Scenario, notice: Notice) -> str | None:
+    """What is wrong with an alert under this fault."""
+    fault = scenario.fault
+    if notice.name in BLAMING and fault.kind.hits is not Hits.RANK:
+        return f"{notice.name} names rank {notice.labels.get('rank')}, but no rank is slower than its peers"
+    if notice.name != fault.kind.alert:
+        return None
+    for label, wanted in expected_labels(scenario).items():
+        if (named := notice.labels.get(label, "")) != wanted:
+            return f"{notice.name} names {label} {named or 'of nobody'}, but it is {wanted}"
+    return None
+
+
+def expected_labels(scenario: Scenario) -> dict[str, str]:
+    """What the alert must name."""
+    fault = scenario.fault
+    if fault.kind.hits is Hits.RANK:
+        return {"rank": str(fault.rank)}
+    if fault.kind.hits is Hits.EXCHANGE:
+        return {"rank_node": node_name(scenario, scenario.node_of(fault.rank))}
+    return {"source": "dcgm"}

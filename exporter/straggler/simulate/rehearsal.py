@@ -1,4 +1,4 @@
-"""A run of real processes on this machine, with the sidecar that watches it and the GPUs that go with it.
+"""A run of real processes on this machine, with the sidecars that watch it and the GPUs that go with it.
 
 What the demonstration and the end-to-end tests have in common. Prometheus and Alertmanager are not part of it: they
 watch it from outside (``servers.py``).
@@ -6,7 +6,6 @@ watch it from outside (``servers.py``).
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -15,13 +14,10 @@ from typing import Any
 
 from straggler.simulate.board import Board
 from straggler.simulate.dcgm_text import Generation
-from straggler.simulate.local_http import read_local
-from straggler.simulate.node import FakeNode, gpu_uuid
 from straggler.simulate.processes import Crew, Process
 from straggler.simulate.scenario import Scenario
-from straggler.simulate.servers import free_port, wait_until_ready
+from straggler.simulate.stage import StagedNode
 
-HOSTNAME = "demo-node"
 _END_SECONDS = 15.0
 
 
@@ -30,7 +26,7 @@ class Rehearsal:
 
     Args:
         directory: an empty directory on a tmpfs.
-        sidecar_flags: added to ``straggler serve``; listening address, ring directory and DCGM page are given.
+        sidecar_flags: added to each ``straggler serve``; listening address, ring directory and DCGM page are given.
     """
 
     def __init__(
@@ -44,55 +40,46 @@ class Rehearsal:
         self.scenario = scenario
         self.directory = directory
         self.rings = directory / "rings"
+        """One directory for each node in it."""
         self.rings.mkdir(mode=0o700)
         (directory / "scenario.json").write_text(scenario.to_json(), encoding="utf-8")
         self.board = Board.create(directory / "board", scenario.ranks)
         self.crew = Crew(directory)
         self.ranks: list[Process] = []
-        self.node = FakeNode(self.board, HOSTNAME, generation=generation)
-        self._page = self.node.serve()
-        self.address = f"127.0.0.1:{free_port()}"
-        """Host and port of the sidecar; the same after a restart."""
-        self._sidecar_flags = tuple(sidecar_flags)
-        self.sidecar: Process | None = None
+        self.nodes = [
+            StagedNode(scenario, node, self.board, self.crew, sidecar_flags=sidecar_flags, generation=generation)
+            for node in range(scenario.nodes)
+        ]
 
-    def start_sidecar(self) -> Process:
-        """Start it, or start it again, and wait until it answers.
+    @property
+    def address(self) -> str:
+        """Host and port of the first node's sidecar."""
+        return self.nodes[0].address
+
+    @property
+    def sidecar(self) -> Process | None:
+        """Of the first node, once it was started."""
+        return self.nodes[0].sidecar
+
+    def start_sidecars(self) -> None:
+        """Start those of all nodes, or start them again, and wait until they answer.
 
         Raises:
-            SourceFailedError: it does not come up; with the end of its log.
+            SourceFailedError: one does not come up; with the end of its log.
         """
-        self.sidecar = self.crew.start(
-            "sidecar",
-            [
-                *(sys.executable, "-m", "straggler", "serve"),
-                *("--listen", self.address),
-                *("--ring-dir", str(self.rings)),
-                *("--dcgm-url", f"{self._page.url}/metrics"),
-                *self._sidecar_flags,
-            ],
-        )
-        wait_until_ready(f"http://{self.address}/-/ready", self.sidecar)
-        return self.sidecar
+        for node in self.nodes:
+            node.start_sidecar()
 
     def start_ranks(self) -> None:
         """Start all ranks; the first step begins when the last of them is there."""
-        for rank in range(self.scenario.ranks):
-            arguments = (str(self.directory), str(rank), gpu_uuid(HOSTNAME, rank))
-            command = [sys.executable, "-m", "straggler.simulate.trainer", *arguments]
-            self.ranks.append(self.crew.start(f"rank{rank}", command, self._environment(rank)))
-
-    def _environment(self, rank: int) -> dict[str, str]:
-        """As a launcher on this node would set it."""
-        return {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank),
-            "WORLD_SIZE": str(self.scenario.ranks),
-            "LOCAL_WORLD_SIZE": str(self.scenario.ranks),
-            "STRAGGLER_RUN": self.scenario.run,
-            "STRAGGLER_DIR": str(self.rings),
-            "STRAGGLER_NODE": HOSTNAME,
-        }
+        self.ranks = [node.start_rank(rank) for node in self.nodes for rank in node.ranks]
+        fault = self.scenario.fault
+        if fault.kind.competes and not fault.is_none:
+            victim = self.ranks[fault.rank]
+            arguments = (str(self.directory), str(fault.rank), str(victim.pid))
+            for number in range(1, round(fault.factor)):
+                command = [sys.executable, "-m", "straggler.simulate.neighbour", *arguments]
+                self.crew.start(f"neighbour{number}", command)
 
     def end_ranks(self) -> bool:
         """Let the run end as a training ends, all ranks after the same step; whether all did so in time."""
@@ -109,9 +96,9 @@ class Rehearsal:
         return [process for _, process in dead if process.returncode != 0]
 
     @property
-    def slow_since_ns(self) -> int | None:
-        """``time.monotonic_ns()`` at the start of the first slow step; ``None`` before it."""
-        return self.board.cell(self.scenario.fault.rank).slow_since_ns
+    def onset_ns(self) -> int | None:
+        """``time.monotonic_ns()`` at the start of the first step under the fault; ``None`` before it."""
+        return self.board.cell(self.scenario.fault.rank).onset_ns
 
     @property
     def steps(self) -> list[int]:
@@ -119,16 +106,18 @@ class Rehearsal:
         return [cell.steps for cell in self.board.cells()]
 
     def metrics(self) -> str:
-        """The sidecar's page, as Prometheus would get it."""
-        return read_local(f"http://{self.address}/metrics")
+        """The page of the first node's sidecar, as Prometheus would get it."""
+        return self.nodes[0].metrics()
 
     def rank_table(self) -> Any:
-        """The sidecar's ``/api/v1/ranks``."""
-        return json.loads(read_local(f"http://{self.address}/api/v1/ranks"))
+        """``/api/v1/ranks`` of the first node's sidecar, with the ranks of all nodes in it."""
+        first, *others = (node.rank_table() for node in self.nodes)
+        return {**first, "ranks": [*first["ranks"], *(rank for table in others for rank in table["ranks"])]}
 
     def close(self) -> None:
         """End what still runs."""
         if self.ranks and any(process.returncode is None for process in self.ranks):
             self.board.stop()
         self.crew.stop()
-        self._page.close()
+        for node in self.nodes:
+            node.close()

@@ -105,7 +105,7 @@ class Prometheus:
     It hands out targets for the first time about 5 s after its start, so start it early.
 
     Args:
-        targets: host and port by job; each also gets the label ``cluster``.
+        targets: host and port, or several, by job; each also gets the label ``cluster``.
         rules: rule files.
         scrape_seconds: between two scrapes of a target, and between two evaluations of a rule.
     """
@@ -113,7 +113,7 @@ class Prometheus:
     def __init__(
         self,
         crew: Crew,
-        targets: Mapping[str, str],
+        targets: Mapping[str, str | Sequence[str]],
         rules: Sequence[Path] = (),
         *,
         alertmanager_url: str | None = None,
@@ -131,7 +131,7 @@ class Prometheus:
             },
             "rule_files": [str(path) for path in rules],
             "scrape_configs": [
-                {"job_name": job, "static_configs": [{"targets": [target], "labels": {"cluster": cluster}}]}
+                {"job_name": job, "static_configs": [{"targets": _listed(target), "labels": {"cluster": cluster}}]}
                 for job, target in targets.items()
             ],
         }
@@ -165,6 +165,10 @@ class Prometheus:
     def _get(self, path: str, **parameters: str) -> dict[str, Any]:
         url = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
         return dict(json.loads(read_local(url))["data"])
+
+
+def _listed(targets: str | Sequence[str]) -> list[str]:
+    return [targets] if isinstance(targets, str) else list(targets)
 
 
 def _duration(seconds: float) -> str:

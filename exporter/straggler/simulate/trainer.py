@@ -1,4 +1,4 @@
-"""One rank of a simulated run: a real process with the real hook, whose work is sleep.
+"""One rank of a simulated run: a real process with the real hook, whose work is sleep, but for the work of its host.
 
 ``python -m straggler.simulate.trainer DIRECTORY RANK GPU_UUID``. The directory holds ``scenario.json``, the board and
 the barrier's pipes. Parts of a step end at absolute times, so what a sleep takes too long is taken from the next part
@@ -39,6 +39,18 @@ class Pace:
         """Be busy for so long after the planned end of what was before."""
         self.sleep_until(self._planned_ns + round(seconds * _NS))
 
+    def compute(self, seconds: float) -> None:
+        """Use a processor for so long.
+
+        What follows is planned from the end: if others use the processor too, it begins later, as a GPU's work begins
+        when the host has launched it.
+        """
+        if seconds:
+            used = time.thread_time_ns()
+            while time.thread_time_ns() - used < seconds * _NS:
+                pass
+            self._planned_ns = time.monotonic_ns()
+
     def sleep_until(self, planned_ns: int) -> None:
         """Be busy until then."""
         self._planned_ns = planned_ns
@@ -51,6 +63,7 @@ def train(directory: Path, rank: int, gpu_uuid: str) -> None:
     scenario = Scenario.from_json((directory / "scenario.json").read_text(encoding="utf-8"))
     board = Board(directory / "board")
     barrier, cell, pace = Barrier(directory, board, rank), board.cell(rank), Pace()
+    host_seconds = scenario.work.host_seconds  # what a fault makes of it is real, and happens by itself
     cell.begin()
     timer = StepTimer()
     timer.set_identity(gpu_uuid=gpu_uuid)
@@ -58,10 +71,17 @@ def train(directory: Path, rank: int, gpu_uuid: str) -> None:
         for step in timer.data(_batches(scenario, board, cell, pace, rank)):
             work = scenario.work_of(rank, step)
             with timer.step(tokens=scenario.tokens):
+                if work.h2d_seconds:
+                    with timer.phase("h2d"):
+                        pace.spend(work.h2d_seconds)
                 with timer.phase("forward"):
+                    cell.enter(at.IDLE, time.monotonic_ns())
+                    pace.compute(host_seconds / 2)
                     cell.enter(at.FORWARD, time.monotonic_ns())
                     pace.spend(work.forward_seconds)
                 with timer.phase("backward"):
+                    cell.enter(at.IDLE, time.monotonic_ns())
+                    pace.compute(host_seconds / 2)
                     cell.enter(at.BACKWARD, time.monotonic_ns())
                     pace.spend(work.backward_seconds)
                 with timer.phase("wait"):
@@ -83,9 +103,9 @@ def _batches(scenario: Scenario, board: Board, cell: Cell, pace: Pace, rank: int
     step = 1
     while board.stop_step is None or step <= board.stop_step:
         now = time.monotonic_ns()
-        if cell.slow_since_ns is None and scenario.fault.afflicts(rank, step):
-            cell.slow_from(now)
-        cell.begin_step(scenario.work.compute_seconds / scenario.expected_work(rank, step).compute_seconds)
+        if cell.onset_ns is None and rank == scenario.fault.rank and scenario.fault.lasts_in(step):
+            cell.afflicted_from(now)
+        cell.begin_step(scenario.clock_ratio(rank, step))
         cell.enter(at.DATA, now)
         pace.begin_step()
         pace.spend(scenario.work_of(rank, step).data_seconds)
