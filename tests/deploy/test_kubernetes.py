@@ -59,6 +59,7 @@ EVERYTHING = {
 }
 LEAST: dict[str, Any] = {
     "ringDirectory": {"prepare": "none", "sweep": {"enabled": False}},
+    "infiniband": {"hostSys": False},
     "networkPolicy": {"enabled": False},
     "dcgm": {"service": {"enabled": False}},
     "nodeSelector": {"nvidia.com/gpu.present": None},
@@ -163,6 +164,10 @@ def test_what_stays_running_has_no_privileges(values: Any) -> None:
         assert security["capabilities"] == {"drop": ["ALL"]}
         assert {"memory", "cpu"} == set(container["resources"]["limits"])
         assert security.get("runAsNonRoot", True) or container["name"] == "sweep"
+    hosts = {volume["name"] for volume in pod["volumes"] if "hostPath" in volume}
+    for container in pod["containers"]:
+        mounts = {mount["name"]: mount for mount in container["volumeMounts"] if mount["name"] in hosts}
+        assert {name for name, mount in mounts.items() if not mount.get("readOnly")} == {"rings"}
     privileged = [item["name"] for item in pod.get("initContainers", []) if item["securityContext"].get("privileged")]
     assert privileged == (["prepare"] if values.get("ringDirectory", {}).get("prepare", "tmpfs") == "tmpfs" else [])
 
@@ -183,6 +188,7 @@ def test_the_sidecar_takes_its_settings(values: Any, tmp_path: Path) -> None:
     assert str(config.listen) == ":10110"
     assert config.dcgm.same_node is (values is not LEAST)
     assert config.hang_seconds == (300 if values is EVERYTHING else 120)
+    assert str(config.infiniband.sys_dir) == ("/sys" if values is LEAST else "/host/sys")
     assert config.rings.namespaced_runs is (values is EVERYTHING)
     assert config.rings.owners == ("0,1000-60000" if values is EVERYTHING else "")
 

@@ -42,6 +42,9 @@ app.kubernetes.io/part-of: straggler-exporter
 {{- if or .Values.rings.namespacedRuns .Values.rings.owners -}}
 {{- $_ := set $known "rings" (dict "namespaced_runs" .Values.rings.namespacedRuns "owners" .Values.rings.owners) -}}
 {{- end -}}
+{{- if .Values.infiniband.hostSys -}}
+{{- $_ := set $known "infiniband" (dict "sys_dir" "/host/sys") -}}
+{{- end -}}
 {{- if .Values.webConfigSecret -}}
 {{- $_ := set $known "web" (dict "config_file" "/etc/straggler-web/web-config.yml") -}}
 {{- end -}}
