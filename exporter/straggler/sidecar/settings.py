@@ -31,6 +31,8 @@ HOOK_VARIABLES = frozenset(
         "ATTEMPT",
         "DIR",
         "DISABLED",
+        "FLOPS_PER_STEP",
+        "FLOPS_PER_TOKEN",
         "GPU_SYNCHRONIZED",
         "LOCAL_RANK",
         "LOCAL_WORLD_SIZE",
@@ -42,7 +44,9 @@ HOOK_VARIABLES = frozenset(
         "PUSH_URL",
         "RANK",
         "RUN",
+        "SAMPLES",
         "SERVE",
+        "TOKENS",
         "TORCH",
         "WORLD_SIZE",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Instrumented", "instrument", "stop"]
+__all__ = ["Instrumented", "add", "instrument", "stop"]
 
 
 class Instrumented(NamedTuple):
@@ -45,6 +45,33 @@ def instrument(
     if optimizer is not None:
         instrument_of_process.watch_optimizer(optimizer)
     return Instrumented(model, optimizer, instrument_of_process.watch_loader(loader))
+
+
+def add(
+    *,
+    tokens: float | None = None,
+    samples: float | None = None,
+    flops: float | None = None,
+    allreduce_bytes: float | None = None,
+) -> None:
+    """Say what the step that runs has done, as often as it is known: amounts add up. Plain numbers, no tensors.
+
+    From the thread that trains; before the first optimizer step nothing is counted. What is said here goes before what
+    ``STRAGGLER_TOKENS``, ``STRAGGLER_SAMPLES`` and ``STRAGGLER_FLOPS_…`` say of the same step.
+
+    Args:
+        tokens: trained on by this rank.
+        samples: likewise.
+        flops: floating point operations of the model on this rank, without recomputation.
+        allreduce_bytes: given to all-reduce, beside the gradients of a DistributedDataParallel, which are seen.
+    """
+    from straggler.hook.torch.install import current  # noqa: PLC0415 - imports torch
+
+    instrument_of_process = current()
+    if instrument_of_process is not None:
+        instrument_of_process.throughput.add(
+            {"tokens": tokens, "samples": samples, "flops": flops, "allreduce_bytes": allreduce_bytes}
+        )
 
 
 def stop() -> None:

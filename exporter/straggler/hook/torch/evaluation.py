@@ -39,6 +39,8 @@ class Evaluation:
         self._parameters: dict[int, frozenset[int]] = {}
         """What each optimizer trains, by identity."""
         self._token: int | None = None
+        self.on_forward: Callable[[Any], None] = lambda _module: None
+        """Called with each watched module that runs forward."""
         tracker.on_training = self.ends
         tracker.on_optimizer = self.learn
 
@@ -67,6 +69,7 @@ class Evaluation:
         """The forward of some module begins; returns a token if it is a watched one."""
         if module not in self.watched:
             return None
+        self.on_forward(module)
         if torch.is_grad_enabled():
             if module.training:
                 self.ends()

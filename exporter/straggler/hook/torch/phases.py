@@ -26,7 +26,7 @@ _CHECKPOINT = layout.PHASE_INDEX["checkpoint"]
 
 def install(tracker: Tracker) -> None:
     """Patch loaders and saving."""
-    patches.replace(dataloader._BaseDataLoaderIter, "__next__", lambda original: _timed(tracker, _DATA, original))  # noqa: SLF001 - the public DataLoader makes this iterator, whose type users see
+    patches.replace(dataloader._BaseDataLoaderIter, "__next__", lambda original: _loading(tracker, original))  # noqa: SLF001 - the public DataLoader makes this iterator, whose type users see
     patches.replace(torch, "save", lambda original: _timed(tracker, _CHECKPOINT, original))
     late.when_imported(tracker, "torch.distributed.checkpoint.state_dict_saver", _install_distributed_checkpoint)
 
@@ -104,6 +104,7 @@ class TimedLoader:
         iterator = iter(self._loader)
         end = object()
         while (batch := step(iterator, end)) is not end:
+            self._tracker.batch_came(batch)
             yield batch
 
     def __len__(self) -> int:
@@ -113,6 +114,18 @@ class TimedLoader:
         if name == "_loader":  # while being unpickled
             raise AttributeError(name)
         return getattr(self._loader, name)
+
+
+def _loading(tracker: Tracker, original: Callable[..., Any]) -> Callable[..., Any]:
+    step = _timed(tracker, _DATA, original)
+
+    def loading(*args: Any, **kwargs: Any) -> Any:
+        batch = step(*args, **kwargs)
+        if tracker.on_batch is not None:
+            tracker.batch_came(batch)
+        return batch
+
+    return loading
 
 
 def _timed(tracker: Tracker, phase: int, original: Callable[..., Any]) -> Callable[..., Any]:

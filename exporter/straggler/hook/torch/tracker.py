@@ -53,8 +53,8 @@ class Tracker:
         """Called with each batch that the training thread takes for training; ``None``: nobody wants them."""
         self.on_reduction: Callable[[], None] = lambda: None
         """Called when a backward begins that waits for peers at its end."""
-        self.between_steps: Callable[[], None] = lambda: None
-        """Called in the training thread when a step has ended and the next has begun."""
+        self.between_steps: Callable[[int], None] = lambda _steps: None
+        """Called in the training thread between two steps, with how many have ended: the number of the last one."""
         self.opaque = ""
         """Why the operators of a step cannot be seen, once that is so."""
         self.on_stop: list[Callable[[], None]] = []
@@ -114,7 +114,7 @@ class Tracker:
         self._steps += 1
         if not self._steps & (self._steps - 1):
             self._look_again()
-        self.between_steps()
+        self.between_steps(self._steps)
         return True
 
     def _own_reason(self) -> str:
@@ -292,11 +292,6 @@ class Tracker:
             self.timer.mark_excluded(None if index is None else layout.PHASES[index])
 
     # Whose call it is
-
-    @property
-    def steps(self) -> int:
-        """How many steps have ended; the number that the last one has in the ring."""
-        return self._steps
 
     @property
     def in_backward(self) -> bool:
