@@ -52,6 +52,7 @@ COUNTED = frozenset(
         "network_management_drops_total",
         "network_out_of_buffer_total",
         "network_out_of_sequence_total",
+        "network_port_lost",
         "network_port_up",
         "network_receive_constraint_errors_total",
         "network_receive_discards_total",

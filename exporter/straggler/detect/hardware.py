@@ -1,4 +1,7 @@
-"""What the GPU of a rank says: waste, a clock held down, a narrow link. It explains; it never names the straggler."""
+"""What the hardware of a rank says: waste, a clock held down, a narrow or broken link.
+
+It explains; it never names the straggler.
+"""
 
 from __future__ import annotations
 
@@ -83,4 +86,20 @@ def degraded_link(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
         and rank.pcie_link_width is not None
         and rank.pcie_link_width_max is not None
         and 0 < rank.pcie_link_width < rank.pcie_link_width_max
+    ]
+
+
+def degraded_ports(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
+    """RDMA ports that are lost, slow or full of errors: one verdict per node, all of its ranks send through them."""
+    faults = {rank.node: rank.network_faults for rank in ranks if rank.alive and rank.network_faults}
+    return [
+        Verdict(
+            verdict="degraded_link",
+            severity=WARNING,
+            run=run,
+            node=node,
+            evidence="; ".join(fault.text for fault in found),
+            impact="what the node sends and receives has less room, and every rank of the run waits for it",
+        )
+        for node, found in faults.items()
     ]

@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from straggler.detect.policy import Policy
+from straggler.detect.ports import PortMemory
 from straggler.detect.regression import Level, level, usual
 from straggler.detect.sample import RankSample, sample
 from straggler.detect.shape import Imbalance, imbalance
@@ -41,6 +42,7 @@ class History:
         self._policy = policy
         self._marks: dict[RankKey, deque[_Mark]] = {}
         self._trails: dict[RankKey, Trail] = {}
+        self._ports = PortMemory(policy)
         self._gone_since: dict[RankKey, float] = {}
         self._finished: dict[RankKey, float] = {}
         """When each rank was last seen to have finished."""
@@ -51,7 +53,13 @@ class History:
         """Turn joined ranks into samples with what this history knows about them."""
         views = list(views)
         finished = self._note_finished(now, views)
-        samples = [self._sample(now, view, finished[view.rank.identity.run]) for view in views]
+        faults = self._ports.look(now, next((view.ports for view in views if view.ports), ()))
+        samples = [
+            replace(
+                self._sample(now, view, finished[view.rank.identity.run]), network_faults=faults if view.ports else ()
+            )
+            for view in views
+        ]
         seen = {rank.key for rank in samples}
         self._marks = {key: marks for key, marks in self._marks.items() if key in seen}
         self._trails = {key: trail for key, trail in self._trails.items() if key in seen}

@@ -55,6 +55,19 @@ class Policy:
     degraded_pcie_ratio: float = 0.75
     """A link is degraded below this part of its peers'. Lanes and generations are lost by halves."""
 
+    network_rate_ratio: float = 0.90
+    """Speed of a link against its peers'. Speeds come in steps of a half or a quarter, so anything less is a step."""
+    network_flaps: float = 1.0
+    """More losses, or recoveries, of a link than this in the time below: once may be a switch that was restarted."""
+    network_symbol_errors: float = 120.0
+    """More symbol errors than this. One wrong bit in 10^12, which the standard allows, is 144 an hour at 40 Gb/s; links
+    of today correct theirs and show none for weeks."""
+    network_errors_seconds: float = 3600.0
+    network_errors_fast_seconds: float = 600.0
+    """The same number in this time is told without waiting for the hour."""
+    network_peer_nodes: int = 3
+    """Nodes of a run that have a port of one name, before one of them is compared with the others."""
+
     hang_steps: float = 10.0
     """No step for this many mean steps, and for at least ``hang_min_seconds``."""
     hang_min_seconds: float = 120.0

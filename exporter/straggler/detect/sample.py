@@ -58,7 +58,7 @@ class RankSample:
     lately: Lately | None = None
     """What causes are reckoned from; only a ``history.History`` knows."""
     network_faults: tuple[PortFault, ...] = ()
-    """RDMA ports of its node that are down, slower than their peers, or count errors; ``network.PortMemory`` tells."""
+    """RDMA ports of its node that are down, slower than their peers, or count errors; ``ports.PortMemory`` tells."""
 
     @property
     def key(self) -> RankKey:
@@ -110,7 +110,6 @@ def sample(
     run_finished: int = 0,
     data_share: float | None = None,
     throttled_share: Mapping[str, float] | None = None,
-    network_faults: tuple[PortFault, ...] = (),
     lately: Lately | None = None,
 ) -> RankSample:
     """One joined rank as the verdicts see it, with what only a ``history.History`` knows."""
@@ -134,7 +133,6 @@ def sample(
         run_finished=run_finished,
         data_share=data_share,
         throttled_share={} if throttled_share is None else throttled_share,
-        network_faults=network_faults,
         lately=lately,
         gpu_uuid=view.gpu.key.uuid if view.gpu else identity.gpu_uuid,
         utilization_ratio=values.get("utilization_ratio"),

@@ -62,19 +62,23 @@ def with_ports(view: RankView, ports: tuple[PortFacts, ...], node: str) -> RankV
     return replace(view, ports=ports) if here else view
 
 
-def peer_rates(ports: Sequence[PortFacts]) -> dict[PortKey, float]:
-    """The usual rate, in bytes per second, of each port's peers: those of the same board and kind of link that are up.
+def expected_rates(ports: Sequence[PortFacts]) -> dict[PortKey, float]:
+    """What speed each link should have, in bytes per second: its peers', or its own best so far if that is more.
+
+    Peers are the ports of the same board and kind of link that are up, at least ``LEAST_PEERS`` others; the middle one
+    of them counts, the lower of two.
 
     Returns:
-        Ports that are up and have at least ``LEAST_PEERS`` peers. The middle one's rate counts, the lower of two.
+        Ports that are up.
     """
     alike: dict[tuple[str, str], list[PortFacts]] = {}
     for port in ports:
         if port.rate_bytes_per_second is not None:
             alike.setdefault((port.board, port.link_layer), []).append(port)
-    return {
-        port.key: median_low(peer.rate_bytes_per_second or 0.0 for peer in group if peer is not port)
-        for group in alike.values()
-        if len(group) > LEAST_PEERS
-        for port in group
-    }
+    return {port.key: _expected_rate(port, group) for group in alike.values() for port in group}
+
+
+def _expected_rate(port: PortFacts, group: Sequence[PortFacts]) -> float:
+    own = max(port.rate_bytes_per_second or 0.0, port.best_rate_bytes_per_second or 0.0)
+    peers = [peer.rate_bytes_per_second or 0.0 for peer in group if peer is not port]
+    return max(own, median_low(peers)) if len(peers) >= LEAST_PEERS else own

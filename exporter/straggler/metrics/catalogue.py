@@ -244,11 +244,12 @@ HOST_METRICS: tuple[Metric, ...] = (
 
 NETWORK_METRICS: tuple[Metric, ...] = (
     _port("port_up", Kind.GAUGE, "1 while the port is ACTIVE, 0 in any other state (state)"),
+    _port("port_lost", Kind.GAUGE, "1 if the port has been up since the exporter began, and is not now"),
     _port("rate_bytes_per_second", Kind.GAUGE, "Speed of the link as negotiated, while it is up (rate)"),
     _port(
-        "peers_rate_bytes_per_second",
+        "expected_rate_bytes_per_second",
         Kind.GAUGE,
-        "The middle speed of the other ports of the same board and kind of link on this node, if there are two or more",
+        "Usual speed of the other ports of the same board and kind of link here; its own best so far if that is more",
     ),
     _port("saturated_counters", Kind.GAUGE, "Counters that stand at their maximum and count no more until a reset"),
     _port(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from straggler.join.network import peer_rates
+from straggler.join.network import expected_rates
 from straggler.join.view import RankView
 from straggler.metrics.book import MetricBook
 from straggler.metrics.catalogue import RANK_METRICS, Kind
@@ -174,12 +174,13 @@ def add_network(book: MetricBook, ports: Sequence[PortFacts], node: str) -> None
         ports: all of them.
         node: what the ranks of this node call it.
     """
-    peers = peer_rates(ports)
+    expected = expected_rates(ports)
     for port in ports:
         labels = (node, port.key.device, str(port.key.port))
         book.add("network_port_up", None if port.up is None else float(port.up), labels)
+        book.add("network_port_lost", None if port.lost is None else float(port.lost), labels)
         book.add("network_rate_bytes_per_second", port.rate_bytes_per_second, labels)
-        book.add("network_peers_rate_bytes_per_second", peers.get(port.key), labels)
+        book.add("network_expected_rate_bytes_per_second", expected.get(port.key), labels)
         book.add("network_saturated_counters", len(port.saturated) if port.counters else None, labels)
         details = (port.link_layer, port.rate_text, port.state, port.physical_state, port.board, port.firmware)
         book.add("network_port_info", 1, (*labels, *details))

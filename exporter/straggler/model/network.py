@@ -27,7 +27,11 @@ class PortFacts:
     up: bool | None = None
     """Whether it carries traffic."""
     rate_bytes_per_second: float | None = None
-    """Speed of the link. Of a port that is down it is what the driver says, which means nothing."""
+    """Speed of the link while it is up."""
+    best_rate_bytes_per_second: float | None = None
+    """The highest so far."""
+    lost: bool | None = None
+    """Whether it has been up before and is not now."""
     counters: Mapping[str, float] = field(default_factory=dict)
     """By catalogue name without ``network_``, in base units."""
     saturated: tuple[str, ...] = ()

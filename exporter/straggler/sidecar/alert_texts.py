@@ -150,8 +150,19 @@ MANY_SLOW = AlertText(
 )
 
 
+DEGRADED_PORTS = AlertText(
+    "TrainingLinkDegraded",
+    "infrastructure",
+    "RDMA ports of {node} are degraded: {run} sends through them",
+    "A cable or transceiver that is dirty, loose or dying, a switch port, or a link that came up at a lower speed.",
+    "On {node}: `ibstat` and `dmesg -T | grep -iE 'mlx5|ib_|link'`; look at the other end of the cable too.",
+)
+
+
 def alert_text(verdict: Verdict) -> AlertText:
     """The alert of a verdict. Many slow ranks inside one group are a warning, a stage known to be heavy is not."""
+    if verdict.verdict == "degraded_link" and verdict.rank is None:
+        return DEGRADED_PORTS
     if verdict.verdict == "heavy_stage" and verdict.severity == WARNING:
         return MANY_SLOW
     return _BY_VERDICT[verdict.verdict]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -46,6 +47,8 @@ class InfinibandSource:
         self._ignore = tuple(ignore)
         self._known: dict[PortKey, bool] = {}
         """Ports seen so far, and whether each may go unmissed: virtual functions move into containers."""
+        self._best: dict[PortKey, float] = {}
+        """The highest rate of each port that has been up."""
 
     def collect(self) -> Reading[PortFacts]:
         """Look once.
@@ -55,7 +58,7 @@ class InfinibandSource:
         """
         refusals = Refusals()
         looks = list(self._looks(refusals))
-        ports = tuple(look.facts for look in looks)
+        ports = tuple(self._remembered(look.facts) for look in looks)
         seen = {port.key for port in ports}
         missed = [key for key, may_go in self._known.items() if key not in seen and not may_go]
         problems = refusals.problems()
@@ -73,6 +76,14 @@ class InfinibandSource:
             problems=problems,
             blind=(*_saturated(ports), *self._hidden(looks), *_gone(missed)),
         )
+
+    def _remembered(self, port: PortFacts) -> PortFacts:
+        """Add what only earlier looks can tell. A port that has never been up is one that nobody uses, maybe."""
+        if port.up:
+            self._best[port.key] = max(port.rate_bytes_per_second or 0.0, self._best.get(port.key, 0.0))
+        best = self._best.get(port.key)
+        lost = None if port.up is None else not port.up and best is not None
+        return replace(port, best_rate_bytes_per_second=best or None, lost=lost)
 
     def _looks(self, refusals: Refusals) -> Iterable[PortLook]:
         left = MOST_PORTS
