@@ -82,7 +82,7 @@ soak: env
 	$(VENV)/python tests/faults/soak.py $(SOAK_FLAGS)
 FUZZ_SECONDS ?= 60
 fuzz: build/fuzz/bin/python
-	for target in rings pushes pages; do build/fuzz/bin/python tests/faults/guided.py $$target $(FUZZ_SECONDS) || exit 1; done
+	for target in rings pushes pages logs; do build/fuzz/bin/python tests/faults/guided.py $$target $(FUZZ_SECONDS) || exit 1; done
 build/fuzz/bin/python:
 	python3 -m venv build/fuzz
 	build/fuzz/bin/pip install -q -c constraints.txt atheris -e '.[sidecar]'

@@ -124,8 +124,12 @@ def _repair_identity(data: bytearray, at: int) -> int:
 
 def check_page(ranks: Iterable[RankFacts], gpus: Iterable[GpuFacts] = ()) -> None:
     """Make the page and read it back: every value is a number, and every counter is at least zero."""
-    views = tuple(RankView(rank=rank, gpu=None, evidence="", unmatched_reason="no_evidence") for rank in ranks)
-    book = build_page(Snapshot(taken=0.0, taken_monotonic=0.0, views=views, gpus=tuple(gpus)))
+    check_views((RankView(rank=rank, gpu=None, evidence="", unmatched_reason="no_evidence") for rank in ranks), gpus)
+
+
+def check_views(views: Iterable[RankView], gpus: Iterable[GpuFacts] = ()) -> None:
+    """The same, of ranks that were joined with something."""
+    book = build_page(Snapshot(taken=0.0, taken_monotonic=0.0, views=tuple(views), gpus=tuple(gpus)))
     assert not set(book.refused) - {"duplicate_series"}, book.refused
     for family in text_string_to_metric_families(render(book.collect(), "text/plain")[0].decode()):
         for sample in family.samples:
@@ -215,7 +219,7 @@ class PageEater:
             assert not wild, wild
 
 
-def _run(eat: Callable[[bytes], None], make: Callable[[random.Random], bytes], seconds: float) -> tuple[int, float]:
+def run(eat: Callable[[bytes], None], make: Callable[[random.Random], bytes], seconds: float) -> tuple[int, float]:
     """Feed until the time is over; gives how many, and how much memory grew, in MB."""
     dice = random.Random(20_26)
     count, warm = 0, 0.0
@@ -228,7 +232,8 @@ def _run(eat: Callable[[bytes], None], make: Callable[[random.Random], bytes], s
     return count, memory_mb(os.getpid()) - warm if warm else 0.0
 
 
-def _figure(count: int, taken: int, reasons: Counter[str], grown: float) -> Figure:
+def figure(count: int, taken: int, reasons: Counter[str], grown: float) -> Figure:
+    """What to say of it."""
     text = f"{count} inputs, {taken} readable, {len(reasons)} kinds of refusal, no crash, {grown:+.1f} MB"
     return Figure(grown < MOST_GROWTH_MB and count > 0, text)
 
@@ -242,8 +247,8 @@ def rings(place: Path, seconds: float) -> Figure:
         spoilt = spoil(real, dice)
         return repair_ring(spoilt) if dice.random() < 0.8 else spoilt
 
-    count, grown = _run(eater.eat, make, seconds)
-    return _figure(count, eater.taken, eater.reasons, grown)
+    count, grown = run(eater.eat, make, seconds)
+    return figure(count, eater.taken, eater.reasons, grown)
 
 
 def pushes(_: Path, seconds: float) -> Figure:
@@ -254,15 +259,15 @@ def pushes(_: Path, seconds: float) -> Figure:
         spoilt = spoil(real, dice)
         return repair_push(spoilt) if dice.random() < 0.8 else spoilt
 
-    count, grown = _run(eater.eat, make, seconds)
-    return _figure(count, eater.taken, eater.reasons, grown)
+    count, grown = run(eater.eat, make, seconds)
+    return figure(count, eater.taken, eater.reasons, grown)
 
 
 def pages(_: Path, seconds: float) -> Figure:
     """Pages of every generation of dcgm-exporter."""
     eater, real = PageEater(), dcgm_pages()
-    count, grown = _run(eater.eat, lambda dice: spoil(dice.choice(real), dice, text=True), seconds)
-    return _figure(count, eater.taken, eater.reasons, grown)
+    count, grown = run(eater.eat, lambda dice: spoil(dice.choice(real), dice, text=True), seconds)
+    return figure(count, eater.taken, eater.reasons, grown)
 
 
 _REQUESTS = (
@@ -294,7 +299,7 @@ def requests(place: Path, seconds: float) -> Figure:
                 assert "straggler_exporter_build_info" in server.metrics()
                 before = before or memory_mb(server.pid)
 
-        count, _ = _run(eat, lambda dice: spoil(dice.choice(_REQUESTS), dice, text=True), seconds)
+        count, _ = run(eat, lambda dice: spoil(dice.choice(_REQUESTS), dice, text=True), seconds)
         assert "straggler_exporter_build_info" in server.metrics()
         grown = memory_mb(server.pid) - before
         broken = server.log.count("Traceback")

@@ -1,7 +1,7 @@
 """The fuzz of ``fuzz.py``, guided by which lines an input reaches: Atheris, in a venv of its own (``make fuzz``).
 
 Usage:
-    python tests/faults/guided.py rings|pushes|pages [SECONDS]
+    python tests/faults/guided.py rings|pushes|pages|logs [SECONDS]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 atheris: Any = import_module("atheris")  # not among the development tools: no wheel for some Pythons
 
 with atheris.instrument_imports(include=["straggler.wire", "straggler.sources", "straggler.model"]):
-    from faults import fuzz
+    from faults import fuzz, logs
 
 
 def _rings(place: Path) -> Callable[[bytes], None]:
@@ -35,10 +35,15 @@ def _pages(_: Path) -> Callable[[bytes], None]:
     return fuzz.PageEater().eat
 
 
+def _logs(place: Path) -> Callable[[bytes], None]:
+    return logs.LogEater(place).eat
+
+
 _TARGETS: dict[str, tuple[Callable[[Path], Callable[[bytes], None]], Callable[[], list[bytes]]]] = {
     "rings": (_rings, lambda: [fuzz.small_ring()]),
     "pushes": (_pushes, lambda: [fuzz.push_body()]),
     "pages": (_pages, fuzz.dcgm_pages),
+    "logs": (_logs, lambda: [logs.real_log()]),
 }
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from faults import crowd, fuzz, pages, passing, processes, storage
+from faults import crowd, fuzz, logs, pages, passing, processes, storage
 from faults.bench import Figure
 
 MEMORY = Path("/dev/shm")
@@ -49,6 +49,7 @@ FAULTS = (
     Fault("fuzz: ring files", fuzz.rings, 30.0, 1.0),
     Fault("fuzz: push bodies", fuzz.pushes, 30.0, 1.0),
     Fault("fuzz: DCGM pages", fuzz.pages, 30.0, 1.0),
+    Fault("fuzz: NCCL logs", logs.logs, 30.0, 1.0),
     Fault("fuzz: HTTP", fuzz.requests, 30.0, 1.0),
 )
 
