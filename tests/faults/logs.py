@@ -25,9 +25,7 @@ def _speech() -> str:
     lines = ["NCCL version 2.21.5+cuda12.4", "step 1: loss 2.31"]
     for rank in (0, 1):
         who = f"gpu-7:{4242 + rank}:{4300 + rank} [{rank}]"
-        comm = (
-            f"comm 0x542f3f{rank} rank {rank} nranks 4 cudaDev {rank} nvmlDev {rank} busId {rank + 1}b000 commId 0x7"
-        )
+        comm = f"comm 0x542f3f{rank} rank {rank} nranks 4 cudaDev {rank} nvmlDev {rank} busId {rank + 1}b000 commId 0x7"
         completion = "NET/IB : Got completion from peer 192.0.2.3<4711> with status=12 opcode=0 len=0 vendor err 129"
         lines += [
             f"{who} NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_2:1/RoCE [RO]; OOB eth0:192.0.2.2<0>",
