@@ -62,7 +62,8 @@ class NcclFacts:
     network: str = ""
     """What NCCL says it uses between nodes, by its own name: ``IB``, ``Socket``, ``IBext_v8``, ``AWS Libfabric``."""
     channels: Mapping[str, int] = field(default_factory=dict)
-    """How many channels use each of ``TRANSPORTS`` for at least one of the rank's connections; only those in use."""
+    """How many channels use each of ``TRANSPORTS`` for at least one of the rank's connections, over all its living
+    communicators; only those in use."""
     gdr_ratio: float | None = None
     """Share of the network channels on which the rank receives that end in GPU memory (GPUDirect RDMA). Receiving only:
     NCCL does not send that way on many platforms by its own choice."""

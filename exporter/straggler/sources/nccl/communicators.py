@@ -2,8 +2,9 @@
 
 A channel's line does not name its communicator. Up to v2.21 the lines stand between the communicator's START and
 COMPLETE, since then after it, when it is first used. So a line counts for the youngest communicator in which the rank
-that logs it exists and the other one too. A process makes many: for the world, for each axis of parallelism. A rank is
-known by the one with the most ranks; where that has no channels (it is often used for barriers alone), by all of them.
+that logs it exists and the other one too. That may still be the wrong one, and a process makes many: one for the world,
+one for each axis of parallelism. So the one with the most ranks says who the rank is, and the channels of all that are
+not over say how it reaches its peers.
 """
 
 from __future__ import annotations
@@ -110,17 +111,18 @@ class Process:
     def _facts(
         self, world: _Communicator | None, communicators: Iterable[_Communicator], version: str, cuda_version: str
     ) -> NcclFacts:
-        used = [world] if world is not None and world.channels else [each for each in communicators if not each.is_over]
-        if world is None and self._unplaced:
-            used = [_Communicator("", 0)]
+        used = [each for each in communicators if not each.is_over]
+        about = world
+        if about is None:
+            about = _Communicator("", 0)
             for said in self._unplaced:
-                used[0].describe(said)
+                about.describe(said)
         return NcclFacts(
             host=self.host,
             pid=self.pid,
             rank=world.rank if world else None,
-            nranks=world.nranks if world else None,
-            pci_bus_id=world.bus_id if world else "",
+            nranks=about.nranks,
+            pci_bus_id=about.bus_id,
             version=version,
             cuda_version=cuda_version,
             network=self._network,
@@ -129,10 +131,10 @@ class Process:
             gdr_disabled=tuple(self._gdr_disabled),
             rdma_devices=self._devices,
             no_rdma_device=self._no_device and not self._devices,
-            nvls=self._nvls(used),
-            rings=world.rings if world else None,
-            trees=world.trees if world else None,
-            is_complete=world is not None and world.is_complete,
+            nvls=self._nvls(used or [about]),
+            rings=about.rings,
+            trees=about.trees,
+            is_complete=about.is_complete,
             warnings=dict(self._warnings),
         )
 

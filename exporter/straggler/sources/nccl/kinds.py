@@ -24,7 +24,7 @@ KINDS: Final = (
     ("net_setup", re.compile(r"\bibv_|\bNET/\w{1,32} ?: ?(?:Unable|No |Invalid|Could not)|\bGID\b|\bfi_\w+")),
     # Cuda failure 2 'out of memory'                                                                         (v2.18 on)
     # nvmlDeviceGetHandleByPciBusId() failed: Not Found                                                      (v2.14 on)
-    ("cuda", re.compile(r"Cuda failure|\bcu[A-Z]\w+|\bcuda[A-Z]\w+|\bnvml[A-Z]\w+", re.IGNORECASE)),
+    ("cuda", re.compile(r"C(?:UDA|uda) (?:failure|error|driver)|\bcu(?:da)?[A-Z]\w+|\bnvml[A-Z]\w+")),
     # Error while creating shared memory segment /dev/shm/nccl-Vpq2kN (size 9637888)        (v2.14 on)
     (
         "memory",

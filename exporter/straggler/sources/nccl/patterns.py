@@ -111,7 +111,7 @@ NETWORKS: Final = (
 """The transport behind a network's name; another name is ``other``."""
 
 # Channel 00/02 :    0   1   2   3          (all versions; 02 is how many there are)
-_RINGS = re.compile(r"Channel \d{1,3}/(\d{1,3}) : +\d{1,7}(?: +\d{1,7})*$")
+_RINGS = re.compile(r"Channel \d{1,3}/(\d{1,3}) : +\d{1,7}(?: +\d{1,7})+$")
 # 24 coll channels, 24 collnet channels, 0 nvls channels, 32 p2p channels, 32 p2p channels per peer
 #                                                                                  (v2.18 and newer; collnet from v2.21)
 _COUNTS = re.compile(r"(\d{1,3}) coll channels, (?:\d{1,3} collnet channels, )?(\d{1,3}) nvls channels, ")
