@@ -84,6 +84,52 @@ def test_slow_rank_has_a_slow_and_hot_gpu(ranks: Ranks, node: FakeNode) -> None:
     assert values(page, "DCGM_FI_DEV_THERMAL_VIOLATION") == [0, 50 * 57 * MS]
 
 
+def test_power_brake_has_a_counter_of_its_own(ranks: Ranks) -> None:
+    """What holds the clock decides which counter grows and which bits are set."""
+    node = FakeNode(
+        ranks.board.cells(), "node-a", symptoms={1: KINDS["power-brake"].symptoms}, clock_ns=lambda: ranks.now
+    )
+    ranks.train(50)
+    node.page()
+    ranks.train(50, slow=True)
+    page = node.page()
+
+    assert values(page, "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS") == [0, 50 * 57 * MS]
+    assert values(page, "DCGM_FI_DEV_THERMAL_VIOLATION") == [0, 0]
+    assert values(page, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS") == [0, 0x88]
+    assert values(page, "DCGM_FI_DEV_GPU_TEMP")[1] < 80
+
+
+def test_lanes_are_lost_at_the_onset(ranks: Ranks) -> None:
+    """The link has all sixteen lanes until the fault begins, then four; the clock stays full."""
+    node = FakeNode(ranks.board.cells(), "node-a", symptoms={1: KINDS["pcie"].symptoms}, clock_ns=lambda: ranks.now)
+    ranks.train(50)
+    assert values(node.page(), "DCGM_FI_DEV_PCIE_LINK_WIDTH") == [16, 16]
+    ranks.board.cell(1).afflicted_from(ranks.now)
+    ranks.train(50)
+    page = node.page()
+
+    assert values(page, "DCGM_FI_DEV_PCIE_LINK_WIDTH") == [16, 4]
+    assert values(page, "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH") == [16, 16]
+    assert values(page, "DCGM_FI_DEV_SM_CLOCK") == [1980, 1980]
+
+
+def test_frozen_page(ranks: Ranks) -> None:
+    """From the onset on nothing of the page moves any more, of no GPU."""
+    node = FakeNode(
+        ranks.board.cells(), "node-a", symptoms={1: KINDS["dcgm-frozen"].symptoms}, clock_ns=lambda: ranks.now
+    )
+    ranks.train(50)
+    before = node.page()
+    ranks.train(50)
+    last = node.page()
+    ranks.board.cell(1).afflicted_from(ranks.now)
+    ranks.train(500)
+
+    assert before != last
+    assert node.page() == last
+
+
 def test_page_repeats_until_the_next_look(ranks: Ranks, node: FakeNode) -> None:
     """Like the real one, the page repeats its values between two looks, and energy grows from look to look."""
     ranks.train(50)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
 from straggler.errors import ConfigError
@@ -73,6 +75,7 @@ def test_factor_one_is_healthy(name: str) -> None:
     ("key", "values"),
     [
         ("ranks", {"ranks": 0}),
+        ("ranks", {"ranks": 2, "nodes": 3}),
         ("fault", {"fault": Fault(name="gremlins")}),
         ("slow_rank", {"ranks": 2, "fault": Fault(rank=2)}),
         ("slow_factor", {"fault": Fault(factor=0.0)}),
@@ -85,6 +88,63 @@ def test_impossible_scenarios_are_refused(key: str, values: dict[str, object]) -
     with pytest.raises(ConfigError) as refused:
         Scenario(**values)  # type: ignore[arg-type]  # one bad value at a time
     assert refused.value.key == key
+
+
+def test_each_kind_of_fault_makes_its_own_part_longer() -> None:
+    """Lanes lengthen the copy, a loader the loading, a shared core the host's part, and nothing else."""
+    for name, parts in {
+        "thermal": {"forward_seconds", "backward_seconds"},
+        "pcie": {"h2d_seconds"},
+        "slow-loader": {"data_seconds"},
+        "host-cpu": {"host_seconds"},
+    }.items():
+        kind = KINDS[name]
+        scenario = Scenario(work=kind.work, fault=Fault(name=name, rank=1, factor=kind.factor))
+        well, ill = asdict(scenario.expected_work(0, 1)), asdict(scenario.expected_work(1, 1))
+
+        assert {part for part in well if well[part] != ill[part]} == parts
+        assert all(ill[part] == pytest.approx(kind.factor * well[part]) for part in parts)
+        assert scenario.expected_work(0, 1).own_seconds == pytest.approx(0.034)
+
+
+def test_clock_falls_only_where_it_is_the_reason() -> None:
+    """Heat brings the SM clock to 1155 of 1980 MHz; a rank that waits for data computes at its full clock."""
+    hot = Scenario(fault=Fault(name="thermal", rank=1, factor=KINDS["thermal"].factor))
+    hungry = Scenario(fault=Fault(name="slow-loader", rank=1, factor=7))
+
+    assert 1980 * hot.clock_ratio(1, 1) == pytest.approx(1155)
+    assert hot.clock_ratio(0, 1) == 1
+    assert hungry.clock_ratio(1, 1) == 1
+
+
+def test_bad_link_slows_the_exchange_of_all() -> None:
+    """A cable with a quarter of its rate makes the exchange of every rank four times as long, and nobody's own time."""
+    scenario = Scenario(nodes=2, fault=Fault(name="bad-cable", rank=6, factor=4, begins_step=10))
+
+    for rank in range(8):
+        assert scenario.expected_work(rank, 10).all_reduce_seconds == pytest.approx(0.040)
+        assert scenario.expected_work(rank, 10).own_seconds == scenario.work.own_seconds
+    assert scenario.expected_step_seconds(9) == pytest.approx(0.044)
+    assert scenario.expected_step_seconds(10) == pytest.approx(0.074)
+
+
+def test_frozen_page_slows_nobody() -> None:
+    """What watches can be ill while the training is well: that is a fault, and no step is longer."""
+    scenario = Scenario(fault=Fault(name="dcgm-frozen", begins_step=5))
+
+    assert not scenario.healthy
+    assert scenario.fault.lasts_in(5)
+    assert not scenario.fault.lasts_in(4)
+    assert scenario.expected_efficiency == 1
+
+
+@pytest.mark.parametrize(("ranks", "nodes"), [(8, 1), (8, 2), (7, 2), (5, 3)])
+def test_each_rank_is_on_one_node(ranks: int, nodes: int) -> None:
+    """Ranks are spread over the nodes in order, none twice and none forgotten."""
+    scenario = Scenario(ranks=ranks, nodes=nodes)
+
+    assert [rank for node in range(nodes) for rank in scenario.ranks_on(node)] == list(range(ranks))
+    assert all(rank in scenario.ranks_on(scenario.node_of(rank)) for rank in range(ranks))
 
 
 def test_step_after_seconds() -> None:

@@ -26,8 +26,18 @@ class Hits(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BadLink:
+    """An RDMA port that has lost lanes."""
+
+    gigabits_per_second: float
+    lanes: str
+    symbol_errors_per_second: float
+    recoveries: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Symptoms:
-    """What dcgm-exporter's page shows of the afflicted GPU from the onset on. The clock follows the speed."""
+    """What the afflicted rank's GPU and adapter show from the onset on. The clock follows the speed."""
 
     reason_bits: int = 0
     """Of ``DCGM_FI_DEV_CLOCKS_EVENT_REASONS``."""
@@ -36,7 +46,10 @@ class Symptoms:
     celsius: int | None = None
     pcie_lanes: int | None = None
     frozen: bool = False
-    """The page repeats itself for good, for all GPUs."""
+    """dcgm-exporter's page repeats itself for good, for all GPUs."""
+    link: BadLink | None = None
+    over_sockets: bool = False
+    """NCCL found no adapter, though there are some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +138,33 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             ranks=4,
             work=Work(host_seconds=0.004, forward_seconds=0.006),
             cause="host_cpu",
+        ),
+        # Lanes are lost, and the link comes up again with those that are left. A ring over four rails is done when its
+        # slowest is. The specification allows one symbol error in 10^12 bits, at this speed one in ten seconds; this
+        # cable makes a hundred times as many.
+        "bad-cable": Kind(
+            says="has a bad cable: one port falls from 400 to 100 Gb/s",
+            hits=Hits.EXCHANGE,
+            lengthens=("all_reduce_seconds",),
+            factor=400 / 100,
+            symptoms=Symptoms(
+                link=BadLink(gigabits_per_second=100, lanes="1X NDR", symbol_errors_per_second=10, recoveries=1)
+            ),
+            nodes=2,
+            alert="TrainingLinkDegraded",
+            cause="link",
+        ),
+        # One Ethernet adapter of 100 Gb/s, instead of four for InfiniBand of 400 each.
+        "socket-fallback": Kind(
+            says="finds no InfiniBand, as its image lacks a library: NCCL takes sockets",
+            hits=Hits.EXCHANGE,
+            lengthens=("all_reduce_seconds",),
+            factor=4 * 400 / 100,
+            symptoms=Symptoms(over_sockets=True),
+            from_start=True,
+            nodes=2,
+            alert="TrainingSlowTransport",
+            cause="transport",
         ),
         "dcgm-frozen": Kind(
             says="is seen through a page that has frozen",

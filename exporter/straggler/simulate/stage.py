@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from straggler.simulate.board import Board
 from straggler.simulate.dcgm_text import Generation
+from straggler.simulate.fabric import Fabric
 from straggler.simulate.faults import Hits, Symptoms
 from straggler.simulate.local_http import read_local
 from straggler.simulate.node import FakeNode, gpu_uuid
@@ -56,6 +58,7 @@ class StagedNode:
             generation=generation,
         )
         self._page = self._gpus.serve()
+        self._fabric = self._with_fabric(board) if scenario.nodes > 1 else None
         self.address = f"127.0.0.1:{free_port()}"
         """Host and port of the sidecar; the same after a restart."""
         self._sidecar_flags = tuple(sidecar_flags)
@@ -74,11 +77,31 @@ class StagedNode:
                 *("--listen", self.address),
                 *("--ring-dir", str(self.rings)),
                 *("--dcgm-url", f"{self._page.url}/metrics"),
+                *self._network_flags(),
                 *self._sidecar_flags,
             ],
         )
         wait_until_ready(f"http://{self.address}/-/ready", self.sidecar)
         return self.sidecar
+
+    def _with_fabric(self, board: Board) -> Fabric:
+        fault = self._scenario.fault
+        return Fabric(
+            self._sysfs,
+            [board.cell(rank) for rank in self.ranks],
+            symptoms={fault.rank - self.ranks.start: fault.kind.symptoms} if fault.rank in self.ranks else {},
+            carries=not fault.kind.symptoms.over_sockets,
+        )
+
+    @property
+    def _sysfs(self) -> Path:
+        return self._crew.directory / "sys" / self.name
+
+    def _network_flags(self) -> tuple[str, ...]:
+        """A run on one node has no network; the real one of this machine is none of its business."""
+        if self._fabric is None:
+            return ("--infiniband-enabled", "false")
+        return ("--infiniband-sys-dir", str(self._sysfs))
 
     def start_rank(self, rank: int) -> Process:
         """Start one of this node's ranks."""
@@ -110,6 +133,8 @@ class StagedNode:
     def close(self) -> None:
         """Take the GPUs' page away; the sidecar belongs to the crew."""
         self._page.close()
+        if self._fabric is not None:
+            self._fabric.close()
 
 
 def _symptoms(scenario: Scenario, ranks: range) -> dict[int, Symptoms]:

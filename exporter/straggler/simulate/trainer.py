@@ -1,12 +1,14 @@
 """One rank of a simulated run: a real process with the real hook, whose work is sleep, but for the work of its host.
 
-``python -m straggler.simulate.trainer DIRECTORY RANK GPU_UUID``. The directory holds ``scenario.json``, the board and
-the barrier's pipes. Parts of a step end at absolute times, so what a sleep takes too long is taken from the next part
-and a step does not drift; the ranks' exchange ends for all at the same moment, a fixed time after the last arrival.
+``python -m straggler.simulate.trainer DIRECTORY RANK GPU_UUID``. The directory holds ``scenario.json``, the board, the
+barrier's pipes and, in a run over several nodes, what NCCL would log. Parts of a step end at absolute times, so what a
+sleep takes too long is taken from the next part and a step does not drift; the ranks' exchange ends for all at the same
+moment, a fixed time after the last arrival.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from straggler import StepTimer
 from straggler.simulate import board as at
 from straggler.simulate.barrier import Barrier, RunEndedError
 from straggler.simulate.board import Board, Cell
+from straggler.simulate.nccl_log import nccl_logs, render_log
 from straggler.simulate.scenario import Scenario
 
 _NS = 1_000_000_000
@@ -64,6 +67,8 @@ def train(directory: Path, rank: int, gpu_uuid: str) -> None:
     board = Board(directory / "board")
     barrier, cell, pace = Barrier(directory, board, rank), board.cell(rank), Pace()
     host_seconds = scenario.work.host_seconds  # what a fault makes of it is real, and happens by itself
+    if scenario.nodes > 1:
+        _log_as_nccl(directory, scenario, rank)
     cell.begin()
     timer = StepTimer()
     timer.set_identity(gpu_uuid=gpu_uuid)
@@ -96,6 +101,14 @@ def train(directory: Path, rank: int, gpu_uuid: str) -> None:
     finally:
         timer.close()
         cell.end()
+
+
+def _log_as_nccl(directory: Path, scenario: Scenario, rank: int) -> None:
+    host, pid = os.environ["STRAGGLER_NODE"], os.getpid()
+    over_sockets = not scenario.healthy and scenario.fault.kind.symptoms.over_sockets
+    log = nccl_logs(directory, host) / f"nccl.{host}.{pid}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(render_log(scenario, rank, host, pid, over_sockets=over_sockets), encoding="utf-8")
 
 
 def _batches(scenario: Scenario, board: Board, cell: Cell, pace: Pace, rank: int) -> Iterator[int]:
