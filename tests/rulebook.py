@@ -102,3 +102,14 @@ def ranges(node: Any) -> set[float]:
 def seconds(duration: str | None) -> float:
     """``5m`` is 300; no duration is 0."""
     return float(pp.parse_duration(duration).total_seconds()) if duration else 0.0
+
+
+@cache
+def peak_flops() -> tuple[tuple[str, float], ...]:
+    """Pattern of the models and operations a second, for each kind of GPU that the rules know."""
+    (rule,) = (rule for rule in rules() if rule.name == "run:training_gpu_peak_flops:per_model")
+    products = [node for node, _ in nodes(rule.tree) if isinstance(node, pp.BinaryExpr) and str(node.op) == "*"]
+    return tuple(
+        (next(one.value for one in product.lhs.matchers.matchers if one.name == "gpu_model"), product.rhs.val)
+        for product in products
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from rulebook import Rule, alerts, numbers, ranges, rules, seconds
+from rulebook import Rule, alerts, numbers, peak_flops, ranges, rules, seconds
 from straggler.detect.policy import DEFAULT as P
 from straggler.detect.slowdown import LOWER_QUARTILE, MEDIAN
 
@@ -19,6 +19,8 @@ MINUTE, LIFE = 60.0, 30 * 86_400.0
 """How often and how far back the cost is added up: no threshold, but fineness and reach."""
 HANG = P.hang_min_seconds
 MISSING = P.missing_seconds
+PEAK_FLOPS = [peak for _, peak in peak_flops()]
+"""Facts about GPUs, not thresholds: ``test_peak_flops`` holds them to their sources."""
 
 # Rule: its numbers, then its windows and offsets.
 EXPECTED: dict[str, tuple[list[float], set[float]]] = {
@@ -82,6 +84,11 @@ EXPECTED: dict[str, tuple[list[float], set[float]]] = {
     "run:training_gpu_sm_active_ratio:mean": ([], set()),
     "run:training_gpu_utilization_ratio:mean_minus_sm_active": ([], set()),
     "run:training_tokens:per_second": ([], {TREND}),
+    "run:training_flops:per_second": ([], {TREND}),
+    "run:training_flops:mfu_ratio": ([], set()),
+    "run:training_gpus:count": ([], set()),
+    "run:training_gpu_peak_flops:per_model": (PEAK_FLOPS, set()),
+    "run:training_gpu_peak_flops:sum": ([], set()),
     "TrainingStraggler-warning": ([P.warning_ratio], set()),
     "TrainingStraggler-critical": ([P.critical_ratio, P.critical_ratio, P.min_peers_for_critical], set()),
     "TrainingNodeStraggling-warning": ([P.warning_ratio], set()),
