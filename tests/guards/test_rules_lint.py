@@ -44,6 +44,10 @@ PORTABLE = {"rate", "changes", "max_over_time", "avg_over_time", "quantile_over_
 """Functions that Prometheus 2.42 and VictoriaMetrics both know and answer alike where the rules use them."""
 IDEMPOTENT = {"max", "min"}
 """Aggregations that do not care whether a page was scraped twice."""
+PER_NODE = {"cluster", "rank_node"}
+"""What joins a node's ports with the runs that train there: they have no run, and serve all that are."""
+COUNTS_RUNS = {"run_node:training_rank_state:sole"}
+"""Asks how many runs a node has, so it must not tell them apart."""
 RANKING = {"topk", "bottomk", "limitk", "limit_ratio"}
 
 every_rule = pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.id)
@@ -80,10 +84,13 @@ def base(name: str) -> str:
     return name if name in BY_NAME else re.sub(r"_(sum|count)$", "", name)
 
 
-def wanted(node: Any) -> set[str]:
-    """The labels without which this node would mix what is not one."""
-    names = selectors(node)
-    return {"cluster", "run"} if any(has_run(selector) for selector, _ in names) else {"cluster"}
+def keeps_apart(node: Any, labels: set[str]) -> bool:
+    """Whether these labels keep apart what is not one."""
+    names = [str(selector.name) for selector, _ in selectors(node)]
+    if any("network_" in name for name in names) and labels >= PER_NODE:
+        return True
+    wanted = {"cluster", "run"} if any(has_run(selector) for selector, _ in selectors(node)) else {"cluster"}
+    return labels >= wanted
 
 
 @every_rule
@@ -93,12 +100,12 @@ def test_runs_of_two_clusters_never_mix(rule: Rule) -> None:
         if isinstance(node, pp.AggregateExpr):
             assert node.modifier is not None, f"{node.op} over everything"
             assert node.modifier.type == pp.AggModifierType.By
-            assert wanted(node) <= set(node.modifier.labels)
+            assert keeps_apart(node, set(node.modifier.labels)) or rule.id in COUNTS_RUNS
         if isinstance(node, pp.BinaryExpr) and selectors(node.lhs) and selectors(node.rhs) and str(node.op) != "or":
             assert node.modifier is not None, f"no on() for {node.op}"
             assert node.modifier.matching is not None, f"no on() for {node.op}"
             assert node.modifier.matching.type == pp.LabelModifierType.Include
-            assert wanted(node) <= set(node.modifier.matching.labels)
+            assert keeps_apart(node, set(node.modifier.matching.labels)) or rule.id in COUNTS_RUNS
 
 
 @every_rule
@@ -146,7 +153,7 @@ def test_functions_exist_wherever_the_rules_run(rule: Rule) -> None:
 @pytest.mark.parametrize("name", sorted(RECORDED))
 def test_recorded_names_tell_their_level(name: str) -> None:
     """``level:metric:operation``, the level being what the series are about."""
-    assert re.fullmatch(r"(run|run_rank|run_node):training_[a-z_]+:[a-z_]+", name)
+    assert re.fullmatch(r"((run|run_rank|run_node):training|(run_port|port|node):network)_[a-z_]+:[a-z_]+", name)
 
 
 def test_no_series_is_recorded_twice() -> None:
@@ -191,7 +198,9 @@ def test_texts_ask_for_series_that_exist(rule: Rule) -> None:
     """A query in a text that finds nothing leaves a hole in the middle of a sentence."""
     asked = set()
     for text in rule.raw["annotations"].values():
-        asked |= set(re.findall(r"(?:\brun(?:_[a-z]+)?:[a-z_:]+|\b(?:training|straggler_exporter)_[a-z_]+)", text))
+        asked |= set(
+            re.findall(r"(?:\b(?:run|port|node)(?:_[a-z]+)?:[a-z_:]+|\b(?:training|straggler_exporter)_[a-z_]+)", text)
+        )
 
     assert {name for name in asked if name not in SCRAPED | RECORDED} == set()
 
