@@ -400,3 +400,22 @@ def test_no_gpus_at_all() -> None:
 def test_nothing_to_match() -> None:
     """No ranks give no views."""
     assert match([], [gpu(0)], node_proven=True) == ()
+
+
+def test_bus_id_of_a_log() -> None:
+    """A rank that does not know its bus id is on the GPU that NCCL's log names; its own word counts first."""
+    silent, knows = rank(0), rank(1, pci_bus_id="00000000:10:00.0")
+    logged = {silent.key: "00000000:11:00.0", knows.key: "00000000:11:00.0"}
+    views = match([silent, knows], [gpu(0), gpu(1)], node_proven=True, logged_bus_ids=logged)
+
+    assert [(view.gpu.key.uuid if view.gpu else "", view.evidence) for view in views] == [
+        (UUIDS[1], "nccl_bus_id"),
+        (UUIDS[0], "pci_bus_id"),
+    ]
+
+
+def test_bus_id_of_a_log_needs_a_proven_page() -> None:
+    """Bus ids repeat on every node."""
+    (view,) = match([rank(0)], [gpu(0)], node_proven=False, logged_bus_ids={rank(0).key: "00000000:10:00.0"})
+
+    assert (view.gpu, view.unmatched_reason) == (None, "page_unproven")

@@ -8,6 +8,7 @@ EVIDENCE: Final = (
     "uuid",  # the rank names its GPU's UUID, or its MIG instance
     "visible_uuid",  # CUDA_VISIBLE_DEVICES lists UUIDs, and local_rank says which
     "pci_bus_id",
+    "nccl_bus_id",  # the rank does not know its bus id, and NCCL's log does
     "gpu_index",  # the index on the node, where the rank can see all of the node's GPUs
     "pod",
 )

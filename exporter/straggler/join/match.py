@@ -19,7 +19,7 @@ from elsewhere, and a federated page holds many nodes. So it needs proof that th
 knows (``node_proven``: a loopback address), or a rank of that node found its UUID there. A page with several host names
 is of no node. Pushed ranks may be of any node, and need a peer on their own.
 
-3. *PCI bus id.*
+3. *PCI bus id*, of the rank itself, or else of NCCL's log of the rank (``nccl.link``).
 4. *Index.* Only where the rank can see **every** GPU of the page, all of one model: inside a container or a Slurm
    cgroup, index 0 is the first *visible* GPU, and CUDA orders different models by speed. With all of them visible, and
    equal, CUDA's order, NVML's and DCGM's are one.
@@ -36,7 +36,7 @@ A MIG instance is a GPU of its own here. The GPU that is divided is not: no rank
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from straggler.join.evidence import EVIDENCE
 from straggler.join.known import Found, KnownGpus, agree, are_equal_whole_gpus
@@ -44,15 +44,23 @@ from straggler.join.view import RankView
 from straggler.join.visible import named_gpu, read_name, visible_entries, visible_gpu
 from straggler.model.gpu import GpuFacts, GpuKey
 from straggler.model.gpu_identity import is_full_uuid, normal_bus_id
-from straggler.model.rank import RankFacts
+from straggler.model.rank import RankFacts, RankKey
 from straggler.wire.records import Identity
 
 _Claim = tuple[str, Found]
 """Evidence, and what it leads to."""
 
 
+_NO_LOGS: Mapping[RankKey, str] = {}
+
+
 def match(
-    ranks: Sequence[RankFacts], gpus: Sequence[GpuFacts], *, node_proven: bool, sharing: bool = False
+    ranks: Sequence[RankFacts],
+    gpus: Sequence[GpuFacts],
+    *,
+    node_proven: bool,
+    sharing: bool = False,
+    logged_bus_ids: Mapping[RankKey, str] = _NO_LOGS,
 ) -> tuple[RankView, ...]:
     """Join ranks with GPUs.
 
@@ -61,6 +69,7 @@ def match(
         gpus: all that the sources told of; one entry for each key.
         node_proven: whether the GPUs are known to be of the node whose rings are read.
         sharing: whether several ranks may be on one GPU, if each names it by UUID.
+        logged_bus_ids: normal bus ids, as NCCL's logs have them.
 
     Returns:
         One view for each rank, in the order of ``ranks``.
@@ -68,7 +77,7 @@ def match(
     known = KnownGpus(gpus)
     living = [rank for rank in ranks if rank.alive]
     proof = _Proof(living, known, node_proven=node_proven)
-    claims = [_claim(rank, known, living, proof) for rank in ranks]
+    claims = [_claim(rank, known, living, proof, logged_bus_ids.get(rank.key, "")) for rank in ranks]
     lost = _claimed_twice(claims, sharing=sharing)
     return tuple(
         _view(rank, known, ("", Found(None, "gpu_claimed_twice")) if index in lost else claims[index])
@@ -98,7 +107,7 @@ def _uuids(rank: RankFacts) -> list[str]:
     return [named.uuid for named in (named_gpu(rank.identity), *names) if named and is_full_uuid(named.uuid)]
 
 
-def _claim(rank: RankFacts, known: KnownGpus, living: Sequence[RankFacts], proof: _Proof) -> _Claim:
+def _claim(rank: RankFacts, known: KnownGpus, living: Sequence[RankFacts], proof: _Proof, logged: str) -> _Claim:
     """Follow the strongest evidence that a rank has."""
     if not rank.alive:
         return "", Found(None, "rank_gone")
@@ -110,11 +119,11 @@ def _claim(rank: RankFacts, known: KnownGpus, living: Sequence[RankFacts], proof
     if named is None and visible is not None:
         evidence, named = "visible_uuid", visible.named
     if named is None:
-        return _weaker_claim(rank, known, living, proven=proven)
+        return _weaker_claim(rank, known, living, logged, proven=proven)
     found = known.by_name(named, proven=proven)
     if found.reason == "mig_uuid_unresolved" and proven:
         # What the name does not tell, bus id or pod may; but the rank is on an instance, never on a whole GPU.
-        weaker = _weaker_claim(rank, known, living, proven=proven)
+        weaker = _weaker_claim(rank, known, living, logged, proven=proven)
         key = weaker[1].key
         return weaker if key is not None and key.gpu_instance is not None else ("", found)
     if evidence == "visible_uuid" and not _agrees_with_bus_id(rank, found, known):
@@ -127,19 +136,21 @@ def _agrees_with_bus_id(rank: RankFacts, found: Found, known: KnownGpus) -> bool
     return found.key is None or agree(known.by_key[found.key].pci_bus_id, bus_id)
 
 
-def _weaker_claim(rank: RankFacts, known: KnownGpus, living: Sequence[RankFacts], *, proven: bool) -> _Claim:
+def _weaker_claim(
+    rank: RankFacts, known: KnownGpus, living: Sequence[RankFacts], logged: str, *, proven: bool
+) -> _Claim:
     """Follow what means something only on one node."""
     identity = rank.identity
     bus_id = normal_bus_id(identity.pci_bus_id)
     sees_gpus = identity.gpu is not None or bool(identity.visible_devices) or identity.clock == "cuda"
-    if not (bus_id or sees_gpus or identity.pod):
+    if not (bus_id or logged or sees_gpus or identity.pod):
         return "", Found(None, "no_gpu_named")
     if not proven:
         return "", Found(None, "page_unproven")
-    if bus_id:
-        found = known.by_bus_id(bus_id, identity.gpu_instance)
+    if bus_id or logged:
+        found = known.by_bus_id(bus_id or logged, identity.gpu_instance)
         if found.key is not None or (found.reason == "bus_id_not_on_page" and known.knows_all_bus_ids):
-            return "pci_bus_id", found
+            return "pci_bus_id" if bus_id else "nccl_bus_id", found
     if sees_gpus:
         found = _by_index(identity, known)
         if found.key is not None:
