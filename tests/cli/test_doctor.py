@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from straggler.sidecar.doctor.machine import examine_machine, judge_clock
 from straggler.sidecar.doctor.monitoring import examine_monitoring
 from straggler.simulate.dcgm_text import Generation, gpu_labels, render
 from straggler.simulate.local_http import LocalHandler, LocalServer
+from straggler.sources.dcgm.fetch import Access
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
 TMPFS = Path("/dev/shm")
@@ -276,10 +278,33 @@ class OddPrometheus(LocalHandler):
 @pytest.mark.parametrize(("handler", "text"), [(NotPrometheus, "does not answer as"), (OddPrometheus, "form of its")])
 def test_no_prometheus_there(serve: Serve, handler: type[LocalHandler], text: str) -> None:
     """Whatever answers there instead is a finding, never a crash."""
-    findings = list(examine_monitoring(serve(handler), 10110))
+    findings = list(examine_monitoring(serve(handler), 10110, Access()))
 
     assert findings[0].health is Health.BROKEN
     assert text in findings[0].text
+
+
+class GuardedPrometheus(LocalHandler):
+    """One that wants a password, and then has seen no sidecar."""
+
+    def do_GET(self) -> None:  # noqa: N802 - http.server calls it so
+        """Answer who is known."""
+        if self.headers.get("Authorization") == "Basic " + b64encode(b"me:secret word").decode():
+            self.answer(200, '{"status": "success", "data": {"resultType": "vector", "result": []}}')
+        else:
+            self.answer(401, "Unauthorized")
+
+
+def test_prometheus_that_wants_a_password(diagnose: Diagnose, serve: Serve, tmp_path: Path) -> None:
+    """With the flags it is asked as anybody would be; without them they are named."""
+    password = tmp_path / "password"
+    password.write_text("secret word\n", encoding="utf-8")
+    url = serve(GuardedPrometheus)
+    _, bare = diagnose("--prometheus", url)
+    _, asked = diagnose("--prometheus", url, "--prometheus-username", "me", "--prometheus-password-file", str(password))
+
+    assert "--prometheus-password-file" in bare["prometheus"].text
+    assert asked["prometheus"].text == "it scrapes no sidecar at all"
 
 
 @pytest.mark.servers
@@ -294,11 +319,11 @@ def test_prometheus(rings: Path, tmp_path: Path) -> None:
         url = servers.prometheus.url
         deadline = time.monotonic() + 60
         while True:
-            found = {finding.check: finding for finding in examine_monitoring(url, sidecar.port)}
+            found = {finding.check: finding for finding in examine_monitoring(url, sidecar.port, Access())}
             if found["prometheus"].health is Health.OK or time.monotonic() > deadline:
                 break
             time.sleep(0.5)
-        other = {finding.check: finding for finding in examine_monitoring(url, sidecar.port + 1)}
+        other = {finding.check: finding for finding in examine_monitoring(url, sidecar.port + 1, Access())}
 
     assert {finding.health for finding in found.values()} == {Health.OK}, found
     assert found.keys() == {"prometheus", "samples", "clock", "rules"}

@@ -115,7 +115,7 @@ def test_errors_of_ours_are_one_line(capsys: pytest.CaptureFixture[str]) -> None
     code = main(["top", "127.0.0.1:1"])
 
     assert code == 1
-    assert capsys.readouterr().err.startswith("straggler: unreachable: no sidecar answers at ")
+    assert capsys.readouterr().err.startswith("straggler: refused: no sidecar answers at ")
 
 
 def test_module_is_the_command() -> None:

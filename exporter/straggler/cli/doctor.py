@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from straggler.cli.access import access_of, add_access_arguments
 from straggler.errors import ConfigError
 from straggler.sidecar.doctor.examine import examine
 from straggler.sidecar.doctor.finding import Finding, Health
@@ -17,13 +18,16 @@ from straggler.sidecar.settings import CONFIG_VARIABLE, load
 _FLAGS = ("listen", "ring_dir", "dcgm_url", "nvml_use", "web_config_file", "push_tokens_file")
 """The settings that one may want to try out here; the others come from the file and the environment."""
 
+_MOST_BYTES = 1 << 26
+"""Of an answer about all targets of a large Prometheus, or all of its rules."""
+
 _EPILOG = """\
 Run it as the user of the sidecar and with its settings. It changes nothing.
 Exit code 0: nothing is broken; 1: something is; 2: the settings cannot be used.
 What is absent is no fault: a node may have no GPU. --json prints
   {"ok": true|false, "findings": [{"check", "health": ok|absent|broken, "text", "fix"}]}
-with the checks ring_directory, one for each source (rings, push, dcgm, nvml, host), pid_namespace, cgroup, clock,
-port, web and, with --prometheus, prometheus, samples and rules. fix is a command, a setting or a line for a file.
+with the checks ring_directory, one for each source (rings, push, dcgm, nvml, infiniband, host), pid_namespace, cgroup,
+clock, port, web and, with --prometheus, prometheus, samples and rules. fix is a command, a setting or a line for a file.
 """
 
 
@@ -37,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             text = (setting.field.description or "").replace("%", "%%").replace("`", "")
             parser.add_argument(setting.flag, dest=setting.flat, metavar="X", help=text)
     parser.add_argument("--prometheus", metavar="URL", help="also ask this Prometheus whether it scrapes and judges us")
+    add_access_arguments(parser, "that Prometheus", "prometheus-")
     parser.add_argument("--json", action="store_true", help="print JSON, see below")
 
 
@@ -44,14 +49,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Print what was found.
 
     Raises:
-        ConfigError: the settings cannot be used.
+        ConfigError: the settings, or the flags about Prometheus, cannot be used.
     """
     flags = {name: getattr(arguments, name) for name in _FLAGS}
     config = load(flags, os.environ, arguments.config)
     if arguments.prometheus and urlsplit(arguments.prometheus).scheme not in ("http", "https"):
         raise ConfigError("prometheus", "write a URL like http://127.0.0.1:9090")
+    access = access_of(arguments, "prometheus-", max_body_bytes=_MOST_BYTES)
     findings = []
-    for finding in examine(config, arguments.prometheus):
+    for finding in examine(config, arguments.prometheus, access):
         findings.append(finding)
         if not arguments.json:
             print(_lines(finding), flush=True)

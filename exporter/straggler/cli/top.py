@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,9 +14,9 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from straggler.cli.access import access_of, add_access_arguments
 from straggler.cli.ranks_table import ranks_table
 from straggler.errors import ConfigError, SourceFailedError
-from straggler.sidecar.access import make_access
 from straggler.sources.dcgm.fetch import Access, read_page
 
 DEFAULT_URL = "http://127.0.0.1:10110"
@@ -42,13 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="print the table once; also where output is no terminal")
     parser.add_argument("--json", action="store_true", help="print what the sidecar says, as JSON, once")
     parser.add_argument("--interval", type=float, default=1.0, metavar="S", help="seconds between looks (default 1)")
-    group = parser.add_argument_group("a sidecar with a web-config file", "write its address as https://HOST:PORT")
-    group.add_argument("--username", default="", metavar="NAME", help="user for basic authentication")
-    group.add_argument("--password-file", type=Path, metavar="FILE", help="the password of that user, alone")
-    group.add_argument("--ca-file", type=Path, metavar="FILE", help="CA certificates (PEM) to check it with")
-    group.add_argument("--client-certificate-file", type=Path, metavar="FILE", help="certificate (PEM) to show to it")
-    group.add_argument("--client-key-file", type=Path, metavar="FILE", help="key (PEM) of that certificate")
-    group.add_argument("--insecure", action="store_false", dest="verify", help="do not check its certificate")
+    add_access_arguments(parser, "a sidecar")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -61,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0.1 <= arguments.interval <= 3600:
         raise ConfigError("interval", f"{arguments.interval} s is not in 0.1 … 3600")
     url = ranks_url(arguments.url)
-    look = partial(read_ranks, url, make_access(arguments, max_body_bytes=_MOST_BYTES))
+    look = partial(read_ranks, url, access_of(arguments, max_body_bytes=_MOST_BYTES))
     document = look()
     console = Console()
     if arguments.json:
@@ -134,8 +127,9 @@ def read_ranks(url: str, access: Access) -> dict[str, Any]:
     try:
         body = read_page(url, access, _TIMEOUT_SECONDS)
     except SourceFailedError as error:
-        fix = _FIXES.get(error.reason)
-        raise SourceFailedError(error.reason, f"{error.detail}; {fix}" if fix else error.detail) from error
+        nobody = "no sidecar answers at " if error.reason in ("refused", "unreachable") else ""
+        fix = f"; {_FIXES[error.reason]}" if error.reason in _FIXES else ""
+        raise SourceFailedError(error.reason, f"{nobody}{error.detail}{fix}") from error
     try:
         document = json.loads(body.text) if body.complete else None
     except ValueError:

@@ -12,14 +12,18 @@ from straggler.sidecar.doctor.monitoring import examine_monitoring
 from straggler.sidecar.doctor.origins import examine_sources
 from straggler.sidecar.doctor.serving import examine_serving
 from straggler.sidecar.sources import default_ring_dir
+from straggler.sources.dcgm.fetch import Access
 
 
-def examine(config: Config, prometheus_url: str | None = None) -> Iterator[Finding]:
+def examine(
+    config: Config, prometheus_url: str | None = None, prometheus_access: Access | None = None
+) -> Iterator[Finding]:
     """Look at this node, and change nothing.
 
     Args:
         config: the sidecar's settings.
         prometheus_url: who should scrape it; ``None``: not asked.
+        prometheus_access: how that is asked.
 
     Raises:
         ConfigError: a file that a setting names cannot be used.
@@ -29,4 +33,4 @@ def examine(config: Config, prometheus_url: str | None = None) -> Iterator[Findi
     yield from examine_machine()
     yield from examine_serving(config)
     if prometheus_url:
-        yield from examine_monitoring(prometheus_url, config.listen.port)
+        yield from examine_monitoring(prometheus_url, config.listen.port, prometheus_access or Access())

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-import requests
-
+from straggler.errors import SourceFailedError
 from straggler.sidecar.doctor.finding import Finding, Health
+from straggler.sources.dcgm.fetch import Access, read_page
 
 _TIMEOUT_SECONDS = 10.0
 _MOST_AGE_SECONDS = 120.0
@@ -18,6 +19,11 @@ _MOST_APART_SECONDS = 5.0
 _SERIES = "straggler_exporter_build_info"
 _NEEDED_ALERTS = ("TrainingStraggler", "StragglerExporterDown")
 _SCRAPE = "scrape_configs: - {{job_name: straggler, static_configs: [{{targets: ['NODE:{port}']}}]}}"
+_FIXES = {
+    "auth": " (--prometheus-username, --prometheus-password-file)",
+    "tls": " (--prometheus-ca-file, --prometheus-client-certificate-file or --prometheus-insecure)",
+}
+"""By the reasons of ``fetch``: which flags."""
 _RULE_FILES = "rule_files: [rules/recording/*.yaml, rules/alerts/*.yaml]"
 
 Ask = Callable[[str], Any]
@@ -27,25 +33,25 @@ class _NoAnswerError(Exception):
     """The server has no such address, or did not say what was expected. The text tells."""
 
 
-def examine_monitoring(url: str, port: int) -> Iterator[Finding]:
+def examine_monitoring(url: str, port: int, access: Access) -> Iterator[Finding]:
     """Ask a Prometheus, or who speaks its API.
 
     Args:
         url: its address, without ``/api``.
         port: the sidecar's.
+        access: how it is asked.
     """
     base = url.rstrip("/")
 
     def ask(path: str) -> Any:
         try:
-            answer = requests.get(f"{base}/api/v1/{path}", timeout=_TIMEOUT_SECONDS)
-            document = answer.json()
-        except requests.exceptions.JSONDecodeError:
+            document = json.loads(read_page(f"{base}/api/v1/{path}", access, _TIMEOUT_SECONDS).text)
+        except SourceFailedError as error:
+            raise _NoAnswerError(f"{error.reason}: {error.detail}{_FIXES.get(error.reason, '')}") from error
+        except ValueError:
             raise _NoAnswerError("it does not answer as Prometheus does") from None
-        except requests.RequestException as error:
-            raise _NoAnswerError(f"{type(error).__name__}: cannot be reached") from error
         if not isinstance(document, dict) or document.get("status") != "success":
-            raise _NoAnswerError(f"status {answer.status_code}")
+            raise _NoAnswerError("it does not say success")
         return document["data"]
 
     scrapes = _examined("prometheus", _scrapes, ask, port, base)
