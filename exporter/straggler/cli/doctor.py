@@ -27,7 +27,7 @@ Exit code 0: nothing is broken; 1: something is; 2: the settings cannot be used.
 What is absent is no fault: a node may have no GPU. --json prints
   {"ok": true|false, "findings": [{"check", "health": ok|absent|broken, "text", "fix"}]}
 with the checks ring_directory, one for each source (rings, push, dcgm, nvml, infiniband, host), pid_namespace, cgroup,
-clock, port, web and, with --prometheus, prometheus, samples and rules. fix is a command, a setting or a line for a file.
+clock, port, web and, with --prometheus, prometheus, samples and rules. fix: a command, a setting or a line for a file.
 """
 
 
