@@ -48,6 +48,8 @@ HEALTHY: tuple[Scenario, ...] = (
     ),
     Scenario(name="fewer ranks after a resize", ranks=16, troubles=(Restart(ranks=8, polite=False),), paged=False),
     Scenario(name="more ranks after a resize", ranks=8, troubles=(Restart(ranks=16),), paged=False),
+    Scenario(name="two ranks", ranks=2, jitter=0.05, paged=False),
+    Scenario(name="three ranks", ranks=3, jitter=0.05, paged=False),
     Scenario(name="one rank", ranks=1, troubles=(Slow(ranks=(0,), factor=1.15),), paged=False),
     Scenario(name="10 ms steps", ranks=4, own_seconds=0.008, jitter=0.05, minutes=14.0, paged=False),
     Scenario(name="90 s steps", own_seconds=70.0, jitter=0.03, minutes=75.0, paged=False),

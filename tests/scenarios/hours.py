@@ -70,10 +70,10 @@ def watch(number: int) -> tuple[int, list[tuple[str, str]]]:
     return steps, [(alert.verdict, alert.severity) for alert in judge.told]
 
 
-def healthy_hours(processes: int | None = None) -> Hours:
-    """Simulate all of them."""
+def healthy_hours(runs: int = RUNS, processes: int | None = None) -> Hours:
+    """Simulate so many of them."""
     with ProcessPoolExecutor(processes or os.cpu_count()) as pool:
-        watched = list(pool.map(watch, range(RUNS)))
+        watched = list(pool.map(watch, range(runs)))
     return Hours(
-        RUNS * HOURS, sum(steps for steps, _ in watched), Counter(what for _, told in watched for what in told)
+        runs * HOURS, sum(steps for steps, _ in watched), Counter(what for _, told in watched for what in told)
     )

@@ -85,6 +85,17 @@ SHAPE: tuple[Scenario, ...] = (
         paged=False,
     ),
     Scenario(
+        name="all slower than before, one rank slow all along",
+        ranks=16,
+        troubles=(Everywhere(own=1.35, begins=50.0), Slow(ranks=(11,), factor=1.30, begins=0.0)),
+        minutes=75.0,
+        expect=(
+            Expect("slow_everywhere"),
+            Expect("straggling_rank", "warning", "11"),
+            Expect("straggling_rank", "critical", "11"),
+        ),
+    ),
+    Scenario(
         name="all a tenth slower than before",
         troubles=(Everywhere(own=1.10, begins=50.0),),
         minutes=75.0,
@@ -109,5 +120,15 @@ SHAPE: tuple[Scenario, ...] = (
         minutes=32.0,
         expect=(Expect("utilization_divergence"),),
         paged=False,
+    ),
+    Scenario(
+        name="busy, not useful, since all wait for one",
+        troubles=(Gpus(utilization=0.97, sm_active=0.22), Slow(ranks=(2,), factor=2.8, begins=0.0)),
+        minutes=32.0,
+        expect=(
+            Expect("utilization_divergence"),
+            Expect("straggling_rank", "warning", "2"),
+            Expect("straggling_rank", "critical", "2"),
+        ),
     ),
 )

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from scenarios.vocabulary import Expect, Gap, Gpus, Pause, Scenario, SidecarRestart, Skew, Slow, Throttled, Uneven
+from scenarios.vocabulary import (
+    Expect,
+    Gap,
+    Gpus,
+    NarrowLink,
+    Pause,
+    Scenario,
+    SidecarRestart,
+    Skew,
+    Slow,
+    Throttled,
+    Uneven,
+)
 
 RANK, NODE = "straggling_rank", "straggling_node"
 
@@ -116,6 +128,12 @@ SLOWNESS: tuple[Scenario, ...] = (
         name="hot GPU, slow",
         troubles=(Slow(ranks=(3,), factor=1.30), Gpus(), Throttled(rank=3, reason="hw_thermal")),
         expect=(*_both(3), Expect("throttled_gpu", "warning", "3")),
+    ),
+    Scenario(
+        name="slow, with half of the PCIe lanes",
+        ranks=16,
+        troubles=(Slow(ranks=(9,), factor=1.30), Gpus(), NarrowLink(rank=9)),
+        expect=(*_both(9), Expect("degraded_link")),
     ),
 )
 
