@@ -8,8 +8,9 @@ from __future__ import annotations
 import pytest
 
 from rulebook import Rule, alerts, numbers, peak_flops, ranges, rules, seconds
+from straggler.detect.lately import PCIE_BYTES_PER_LANE
 from straggler.detect.policy import DEFAULT as P
-from straggler.detect.slowdown import LOWER_QUARTILE, MEDIAN
+from straggler.detect.slowdown import LOWER_QUARTILE, MEDIAN, UPPER_QUARTILE
 
 PAIR = 2.0
 """A group of two, a node of two ranks, two steps, a stage with somebody to compare: no threshold, but plural."""
@@ -17,6 +18,7 @@ TREND = 300.0
 """Window of the rates, as in ``detect/history.py``."""
 MINUTE, LIFE = 60.0, 30 * 86_400.0
 """How often and how far back the cost is added up: no threshold, but fineness and reach."""
+NOW = P.cause_now_seconds
 HANG = P.hang_min_seconds
 MISSING = P.missing_seconds
 PEAK_FLOPS = [peak for _, peak in peak_flops()]
@@ -98,6 +100,35 @@ EXPECTED: dict[str, tuple[list[float], set[float]]] = {
         {P.network_errors_seconds, P.network_errors_fast_seconds},
     ),
     "node:network_port:bad_count": ([], set()),
+    "run_rank:training_steps:per_second": ([0], {TREND}),
+    "run_rank:training_own_seconds:per_step": ([], {TREND}),
+    "run_rank:training_phase_seconds:per_step": ([], {TREND}),
+    "run_rank:training_compute_seconds:per_step": ([], set()),
+    "run_rank:training_tokens:per_step": ([], {TREND}),
+    "run_rank:training_run_delay_seconds:per_step": ([], {TREND}),
+    "run_rank:training_memory_stall_seconds:per_step": ([], {TREND}),
+    "run_rank:training_gpu_sm_clock_hertz:mean": ([], {NOW}),
+    "run_rank:training_gpu_tensor_hertz:mean": ([], {NOW}),
+    "run_rank:training_rank_info:gpu": ([], set()),
+    "run_rank:training_gpu_sm_clock:held_share": ([], {NOW}),
+    "run_rank:training_gpu_pcie_bytes_per_second:possible": ([PAIR, PCIE_BYTES_PER_LANE], set()),
+    "run_rank:training_gpu_pcie_bytes_per_second:received": ([], {NOW}),
+    "run_rank:training_gpu_errors:last_hour": ([0, 0, 0], {P.gpu_errors_seconds}),
+    "run_rank:training_own_seconds:excess": ([0, LOWER_QUARTILE], set()),
+    "run_rank:training_recent_own_seconds:excess": ([0, 1], set()),
+    "run_rank:training_phase_seconds:excess": ([LOWER_QUARTILE], set()),
+    "run_rank:training_compute_seconds:excess": ([LOWER_QUARTILE], set()),
+    "run_rank:training_gpu_sm_clock:stretch_seconds": ([0, LOWER_QUARTILE, UPPER_QUARTILE, 1], set()),
+    "run_rank:training_gpu_sm_clock:cause": ([0, 0, *[P.throttled_share] * 3], set()),
+    "run_rank:training_gpu_pcie_bytes_per_second:degraded": ([P.degraded_pcie_ratio, UPPER_QUARTILE], set()),
+    "run_rank:training_gpu_pcie_copies:explained_share": ([UPPER_QUARTILE, 1, 1], set()),
+    "run_rank:training_work:explained_share": ([0, 0, LOWER_QUARTILE, MEDIAN, MEDIAN, 1, 1], set()),
+    "run_rank:training_cause:counted_share": ([LOWER_QUARTILE, LOWER_QUARTILE], set()),
+    "run_rank:training_compute_seconds:rest_share": ([0, 0], set()),
+    "run_rank:training_gpu_sm_clock:explained_share": ([], set()),
+    "run_rank:training_cause:explained_share": ([0, 0], set()),
+    "run_rank:training_cause:named_share": ([P.cause_share], set()),
+    "run_rank:straggler_cause": ([], set()),
     "TrainingStraggler-warning": ([P.warning_ratio], set()),
     "TrainingStraggler-critical": ([P.critical_ratio, P.critical_ratio, P.min_peers_for_critical], set()),
     "TrainingNodeStraggling-warning": ([P.warning_ratio], set()),

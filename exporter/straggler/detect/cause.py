@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from straggler.detect.lately import HELD_BY, Lately
 from straggler.detect.policy import Policy
-from straggler.detect.slowdown import LOWER_QUARTILE, MEDIAN, UPPER_QUARTILE, quantile
+from straggler.detect.slowdown import LOWER_QUARTILE, MEDIAN, UPPER_QUARTILE, quantile, reference
 
 UNKNOWN = "unknown"
 CAUSES = (
@@ -48,6 +48,7 @@ class Peers(NamedTuple):
     """What a rank of the group should have: quartiles and medians over all of it, the slow rank included."""
 
     own: float | None
+    now: float | None
     data: float | None
     h2d: float | None
     compute: float | None
@@ -87,6 +88,7 @@ def peers_of(group: Iterable[Lately]) -> Peers:
 
     return Peers(
         own=at(LOWER_QUARTILE, lambda rank: rank.own_seconds),
+        now=reference([rank.now_seconds for rank in ranks if rank.now_seconds is not None]),
         data=at(LOWER_QUARTILE, lambda rank: rank.data_seconds),
         h2d=at(LOWER_QUARTILE, lambda rank: rank.h2d_seconds),
         compute=at(LOWER_QUARTILE, lambda rank: rank.compute_seconds),
@@ -108,33 +110,36 @@ def explain(rank: Lately | None, group: Sequence[Lately], policy: Policy) -> Cau
         policy: the thresholds.
     """
     peers = peers_of(group)
-    if rank is None or rank.own_seconds is None or peers.own is None or rank.own_seconds <= peers.own:
+    gap, now = (_above(rank.own_seconds, peers.own), _above(rank.now_seconds, peers.now)) if rank else (0.0, 0.0)
+    if rank is None or gap <= 0 or now <= 0:
         return Cause(UNKNOWN, None, None, rank, peers)
-    gap = rank.own_seconds - peers.own
-    shares = {name: seconds / gap for name, seconds in _explained(rank, peers, gap, policy).items()}
+    shares = _shares(rank, peers, gap, now, policy)
     named = [name for name in CAUSES if shares.get(name, 0.0) > policy.cause_share]
     return Cause(named[0] if named else UNKNOWN, shares[named[0]] if named else None, gap, rank, peers)
 
 
-def _explained(rank: Lately, peers: Peers, gap: float, policy: Policy) -> dict[str, float]:
-    """Seconds of the gap by cause."""
-    compute = (rank.compute_seconds or 0.0) - (peers.compute or 0.0)
-    seconds = {
-        "pcie_degraded": _copies(rank, peers, policy),
-        "host_cpu": _above(rank.run_delay_seconds, peers.run_delay),
-        "memory": _above(rank.memory_stall_seconds, peers.memory),
-        "work": _more_work(rank, peers),
-        "data_loading": _above(rank.data_seconds, peers.data),
-        "gpu_errors": compute if rank.errors else 0.0,
+def _shares(rank: Lately, peers: Peers, gap: float, now: float, policy: Policy) -> dict[str, float]:
+    """Parts of the gap, by cause: what was counted over minutes, of theirs; what is so now, of that of now."""
+    compute = _above(rank.compute_seconds, peers.compute) / gap
+    more = max(_more(rank.tokens, peers.tokens) / gap, _more(rank.tensor_hertz, peers.tensor) / now)
+    counted = {
+        "pcie_degraded": _longer_copies(rank, peers, gap, now, policy),
+        "host_cpu": _above(rank.run_delay_seconds, peers.run_delay) / gap,
+        "memory": _above(rank.memory_stall_seconds, peers.memory) / gap,
+        "work": more * (peers.compute or 0.0),
     }
-    # A clock explains no more than the compute time that there is too much of: memory does not follow the SM clock.
-    slowed = min(_slowed(rank, peers), compute)
-    if slowed > policy.cause_share * gap:
-        seconds[clock_cause(rank, policy)] = slowed
-    return seconds
+    # Compute time that these have taken, neither a clock nor errors can explain.
+    rest = compute - sum(max(0.0, share) for share in counted.values())
+    slowed = min(_stretch(rank, peers) / now, rest)
+    return {
+        **counted,
+        clock_cause(rank, policy): slowed,
+        "data_loading": _above(rank.data_seconds, peers.data) / gap,
+        "gpu_errors": rest - max(0.0, slowed) if rank.errors else 0.0,
+    }
 
 
-def _slowed(rank: Lately, peers: Peers) -> float:
+def _stretch(rank: Lately, peers: Peers) -> float:
     if not rank.sm_clock_hertz or peers.clock is None or peers.compute is None:
         return 0.0
     return peers.compute * (peers.clock / rank.sm_clock_hertz - 1)
@@ -151,25 +156,18 @@ def clock_cause(rank: Lately, policy: Policy) -> str:
     return "clocks_set_low" if rank.set_low or rank.held.keys() == HELD_BY.keys() else UNKNOWN
 
 
-def _copies(rank: Lately, peers: Peers, policy: Policy) -> float:
-    if rank.pcie_bytes_per_second is None or peers.pcie is None:
-        return 0.0
-    if rank.pcie_bytes_per_second >= policy.degraded_pcie_ratio * peers.pcie:
+def _longer_copies(rank: Lately, peers: Peers, gap: float, now: float, policy: Policy) -> float:
+    """As the hook timed them, or as the bytes of a step take longer over this link than over the peers'."""
+    link, usual = rank.pcie_bytes_per_second, peers.pcie
+    if not link or usual is None or link >= policy.degraded_pcie_ratio * usual:
         return 0.0
     received = (rank.pcie_received_bytes_per_second or 0.0) * rank.step_seconds
-    longer = received * (1 / rank.pcie_bytes_per_second - 1 / peers.pcie)
-    return max(longer, _above(rank.h2d_seconds, peers.h2d))
+    return max(received * (1 / link - 1 / usual) / now, _above(rank.h2d_seconds, peers.h2d) / gap)
 
 
-def _more_work(rank: Lately, peers: Peers) -> float:
-    """The GPU computes as much per second as its clock says, and yet takes longer: it has more to compute."""
-    ratios = [
-        own / usual - 1
-        for own, usual in ((rank.tokens, peers.tokens), (rank.tensor_hertz, peers.tensor))
-        if own is not None and usual
-    ]
-    return max(ratios, default=0.0) * (peers.compute or 0.0)
+def _more(mine: float | None, usual: float | None) -> float:
+    return 0.0 if mine is None or not usual else mine / usual - 1
 
 
-def _above(value: float | None, usual: float | None) -> float:
-    return 0.0 if value is None or usual is None else value - usual
+def _above(mine: float | None, usual: float | None) -> float:
+    return 0.0 if mine is None or usual is None else mine - usual

@@ -141,7 +141,7 @@ class History:
         return sample(
             view,
             run_finished=run_finished,
-            lately=self._trails.setdefault(key, Trail()).look(now, view),
+            lately=self._trails.setdefault(key, Trail(self._policy)).look(now, view),
             data_share=(mark.data_seconds - first.data_seconds) / stepped if stepped > 0 else None,
             throttled_share={
                 reason: (seconds - first.held_back[reason]) / passed

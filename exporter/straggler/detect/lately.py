@@ -21,13 +21,17 @@ PCIE_BYTES_PER_LANE = 0.125e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lately:
-    """One rank over the last five minutes, or since it is known. ``None`` is unknown, never zero.
+    """One rank over the last five minutes, or since it is known; what the GPU says of itself over the last two.
 
-    Seconds are means over its steps, so that ranks whose steps ended at other moments compare.
+    ``None`` is unknown, never zero. Seconds are means over its steps, so that ranks whose steps ended at other moments
+    compare.
     """
 
     step_seconds: float
+    """Wall time of a step over the rank's window of last steps."""
     own_seconds: float | None = None
+    now_seconds: float | None = None
+    """Own time of a step over the rank's window, as the verdicts see it: the last 32 steps or ten seconds."""
     data_seconds: float = 0.0
     h2d_seconds: float = 0.0
     """0 also where the hook does not tell copies apart."""

@@ -52,6 +52,10 @@ class Policy:
 
     cause_share: float = 0.50
     """A cause is named if it explains more than this part of a slow rank's gap: most of it."""
+    cause_now_seconds: float = 120.0
+    """What a GPU says is taken over so long: a slow rank is told after a minute, and what was before is no reason."""
+    gpu_errors_seconds: float = 3600.0
+    """Errors of a GPU are news for an hour: a cause outlives the moment in which it was reported."""
     degraded_pcie_ratio: float = 0.75
     """A link is degraded below this part of its peers'. Lanes and generations are lost by halves."""
 

@@ -11,13 +11,13 @@ from statistics import fmean
 from typing import NamedTuple
 
 from straggler.detect.lately import HELD_BY, PCIE_BYTES_PER_LANE, SET_LOW_FLAG, Lately
+from straggler.detect.policy import Policy
 from straggler.join.view import RankView
 from straggler.model.gpu import GpuFacts
 
 _SECONDS = 300.0
-"""As the ``[5m]`` of the rules."""
+"""As the ``[5m]`` of the rules: seconds a step, which are compared with each other."""
 _SPACING = 10.0
-_ERROR_SECONDS = 3600.0
 _ERROR_SPACING = 300.0
 
 PROGRAM_XIDS = frozenset({13, 31, 43, 45})
@@ -35,7 +35,8 @@ class _Mark(NamedTuple):
 class Trail:
     """One rank on one GPU. Times are monotonic seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
         self._marks: deque[_Mark] = deque()
         self._errors: deque[tuple[float, Mapping[str, float]]] = deque()
         self._gpu = ""
@@ -57,13 +58,14 @@ class Trail:
         if not marks or now - marks[-1].at >= _SPACING:
             marks.append(mark)
         errors = self._note_errors(now, view.gpu)
-        return _lately(marks[0], mark, [kept.values for kept in marks], view.gpu, errors)
+        recent = [kept for kept in marks if kept.at >= now - self._policy.cause_now_seconds]
+        return _lately(view, marks[0], mark, recent, errors)
 
     def _note_errors(self, now: float, gpu: GpuFacts | None) -> tuple[str, ...]:
         if gpu is None:
             return ()
         counts = _error_counts(gpu)
-        while len(self._errors) > 1 and self._errors[1][0] <= now - _ERROR_SECONDS:
+        while len(self._errors) > 1 and self._errors[1][0] <= now - self._policy.gpu_errors_seconds:
             self._errors.popleft()
         if not self._errors or now - self._errors[-1][0] >= _ERROR_SPACING:
             self._errors.append((now, counts))
@@ -117,19 +119,25 @@ def _error_counts(gpu: GpuFacts) -> dict[str, float]:
     return counts
 
 
-def _lately(
-    first: _Mark, last: _Mark, values: list[Mapping[str, float]], gpu: GpuFacts | None, errors: tuple[str, ...]
-) -> Lately | None:
-    gained = {name: value - first.totals[name] for name, value in last.totals.items() if name in first.totals}
-    steps, passed = gained.get("steps", 0.0), last.at - first.at
-    if steps <= 0 or passed <= 0:
+def _gained(first: _Mark, last: _Mark) -> dict[str, float]:
+    return {name: value - first.totals[name] for name, value in last.totals.items() if name in first.totals}
+
+
+def _lately(view: RankView, first: _Mark, last: _Mark, recent: list[_Mark], errors: tuple[str, ...]) -> Lately | None:
+    """From the oldest mark to the last, and of the GPU over the recent ones."""
+    gained = _gained(first, last)
+    steps = gained.get("steps", 0.0)
+    if steps <= 0:
         return None
     measured = steps - gained.get("unmeasured", 0.0)
     per_step = {name: value / steps for name, value in gained.items()}
-    mean = {name: fmean(seen[name] for seen in values if name in seen) for name in values[-1]}
+    seen = [mark.values for mark in recent] or [last.values]
+    mean = {name: fmean(values[name] for values in seen if name in values) for name in seen[-1]}
+    gpu = view.gpu
     return Lately(
-        step_seconds=per_step["step"],
+        step_seconds=view.rank.recent.step_mean_seconds if view.rank.recent else per_step["step"],
         own_seconds=gained["own"] / measured if "own" in gained and measured > 0 else None,
+        now_seconds=view.rank.recent.own_mean_seconds if view.rank.recent else None,
         data_seconds=per_step["data"],
         h2d_seconds=per_step["h2d"],
         tokens=per_step.get("tokens"),
@@ -137,7 +145,7 @@ def _lately(
         memory_stall_seconds=per_step.get("memory"),
         sm_clock_hertz=mean.get("sm_clock_hertz"),
         tensor_hertz=mean.get("tensor_hertz"),
-        held=_held(gained, passed, gpu),
+        held=_held(recent[0], last, gpu) if recent else {},
         set_low=gpu is not None and gpu.clocks_event_reasons.get(SET_LOW_FLAG, 0.0) > 0,
         pcie_bytes_per_second=_pcie(gpu),
         pcie_received_bytes_per_second=mean.get("received"),
@@ -148,8 +156,11 @@ def _lately(
     )
 
 
-def _held(gained: Mapping[str, float], passed: float, gpu: GpuFacts | None) -> dict[str, float]:
+def _held(first: _Mark, last: _Mark, gpu: GpuFacts | None) -> dict[str, float]:
     """Counted where the driver counts, else as flagged now."""
+    gained, passed = _gained(first, last), last.at - first.at
+    if passed <= 0:
+        return {}
     flags = gpu.clocks_event_reasons if gpu else {}
     held: dict[str, float] = {}
     for name, reasons in HELD_BY.items():

@@ -2,7 +2,8 @@
 
 They say how machines behave, not where a threshold lies: nothing here imports the policy. A fault draws its own
 strength from a range, so that a table is over weak and strong cases alike. Ranges without a source beside them are
-ours, wide on purpose. Mixed faults add up.
+ours, wide on purpose. Mixed faults act on one rank together; of two that hold the clock down, the lower clock counts
+and is the one that is reported, as in the driver.
 """
 
 from __future__ import annotations
@@ -48,14 +49,22 @@ TOKENS = 8192.0
 class Afflicted:
     """One rank as its faults make it: seconds a step and what is seen of it."""
 
+    well: float
+    """Own time without faults."""
     compute: float
+    """At the healthy clock."""
     data: float
     h2d: float
     compute_bound: float
+    stalls: float = 0.0
+    """Of the host, in the compute phases."""
     clock_ratio: float = 1.0
-    held: dict[str, float] = field(default_factory=dict)
-    """Share of the time, by clocks event reason; on top of the healthy ones."""
-    flags: set[str] = field(default_factory=set)
+    reason: str = ""
+    """The clocks event reason that holds the clock at this ratio, if it is one that is counted …"""
+    held_share: float = 0.0
+    """… for this share of the time …"""
+    flag: str = ""
+    """… or one that is only flagged."""
     power_limit: float = POWER_LIMIT_WATTS
     width: float = PCIE_WIDTH
     generation: float = PCIE_GENERATION
@@ -69,25 +78,24 @@ class Afflicted:
     xids: dict[int, int] = field(default_factory=dict)
     double_bit_errors: int = 0
     row_remap_pending: bool = False
-    exchange_factor: float = 1.0
-    """For all ranks."""
-    excess: dict[str, float] = field(default_factory=dict)
-    """Seconds a step that each fault has added: what is true."""
+
+    @property
+    def computing(self) -> float:
+        """Seconds a step in the compute phases."""
+        return self.compute * (1 + self.compute_bound * (1 / self.clock_ratio - 1)) + self.stalls
 
     @property
     def own(self) -> float:
         """Seconds a step."""
-        return self.compute + self.data + self.h2d
+        return self.computing + self.data + self.h2d
 
 
 Fault = Callable[[Afflicted, Random], None]
 
 
-def _slow_clock(rank: Afflicted, ratio: float, cause: str) -> None:
-    before = rank.compute
-    rank.compute *= 1 + rank.compute_bound * (1 / ratio - 1)
-    rank.clock_ratio *= ratio
-    rank.excess[cause] = rank.compute - before
+def _slow_clock(rank: Afflicted, ratio: float, reason: str = "", share: float = 0.0, flag: str = "") -> None:
+    if ratio < rank.clock_ratio:
+        rank.clock_ratio, rank.reason, rank.held_share, rank.flag = ratio, reason, share, flag
 
 
 def thermal(rank: Afflicted, dice: Random) -> None:
@@ -96,12 +104,10 @@ def thermal(rank: Afflicted, dice: Random) -> None:
     Source: NVML, ``nvmlClocksThrottleReasonHwSlowdown``: "reducing the core clocks by a factor of 2 or more".
     """
     if dice.random() < 0.5:
-        _slow_clock(rank, dice.uniform(0.60, 0.88), "thermal")
-        reason = dice.choice(["sw_thermal", "thermal"])
+        ratio, reason = dice.uniform(0.60, 0.88), dice.choice(["sw_thermal", "thermal"])
     else:
-        _slow_clock(rank, dice.uniform(0.35, 0.60), "thermal")
-        reason = "hw_thermal"
-    rank.held[reason] = dice.uniform(0.5, 1.0)
+        ratio, reason = dice.uniform(0.35, 0.60), "hw_thermal"
+    _slow_clock(rank, ratio, reason, dice.uniform(0.5, 1.0))
 
 
 def power_brake(rank: Afflicted, dice: Random) -> None:
@@ -109,15 +115,14 @@ def power_brake(rank: Afflicted, dice: Random) -> None:
 
     Source: a C4130 with V100s in the field, SM 382 MHz instead of about 1,530; NVML says "a factor of 2 or more".
     """
-    _slow_clock(rank, dice.uniform(0.25, 0.60), "power_brake")
-    rank.held["hw_power_brake"] = dice.uniform(0.8, 1.0)
+    _slow_clock(rank, dice.uniform(0.25, 0.60), "hw_power_brake", dice.uniform(0.8, 1.0))
 
 
 def power_cap(rank: Afflicted, dice: Random) -> None:
     """Somebody has lowered one GPU's power limit. Clock goes with the square to the cube root of power."""
     rank.power_limit = dice.uniform(300.0, 500.0)
-    _slow_clock(rank, (rank.power_limit / POWER_LIMIT_WATTS) ** dice.uniform(1 / 3, 1 / 2), "power_cap")
-    rank.held["sw_power_cap"] = dice.uniform(0.7, 1.0)
+    ratio = (rank.power_limit / POWER_LIMIT_WATTS) ** dice.uniform(1 / 3, 1 / 2)
+    _slow_clock(rank, ratio, "sw_power_cap", dice.uniform(0.7, 1.0))
 
 
 def clocks_set_low(rank: Afflicted, dice: Random) -> None:
@@ -125,9 +130,8 @@ def clocks_set_low(rank: Afflicted, dice: Random) -> None:
 
     Source: nvml.h: ``ApplicationsClocksSetting``, "no longer used".
     """
-    _slow_clock(rank, dice.uniform(0.45, 0.85), "clocks_set_low")
-    if dice.random() < 0.5:
-        rank.flags.add("applications_clocks_setting")
+    flag = "applications_clocks_setting" if dice.random() < 0.5 else ""
+    _slow_clock(rank, dice.uniform(0.45, 0.85), flag=flag)
 
 
 def pcie_degraded(rank: Afflicted, dice: Random) -> None:
@@ -138,9 +142,7 @@ def pcie_degraded(rank: Afflicted, dice: Random) -> None:
     width, generation = dice.choice([(4.0, 5.0), (2.0, 5.0), (1.0, 5.0), (16.0, 1.0), (16.0, 2.0), (8.0, 3.0)])
     rank.width, rank.generation = width, generation
     full = PCIE_WIDTH * PCIE_BYTES_PER_LANE[int(PCIE_GENERATION)]
-    longer = rank.h2d * (full / (width * PCIE_BYTES_PER_LANE[int(generation)]) - 1)
-    rank.h2d += longer
-    rank.excess["pcie_degraded"] = longer
+    rank.h2d *= full / (width * PCIE_BYTES_PER_LANE[int(generation)])
 
 
 def gpu_errors(rank: Afflicted, dice: Random) -> None:
@@ -153,7 +155,7 @@ def gpu_errors(rank: Afflicted, dice: Random) -> None:
     if number == 48:
         rank.double_bit_errors = 1
     rank.row_remap_pending = number == 63
-    _compute(rank, dice.uniform(1.15, 1.7), "gpu_errors")
+    rank.compute *= dice.uniform(1.15, 1.7)
 
 
 def host_cpu(rank: Afflicted, dice: Random) -> None:
@@ -162,20 +164,17 @@ def host_cpu(rank: Afflicted, dice: Random) -> None:
     Source: ``/proc/PID/schedstat``, second field: time spent waiting on a runqueue. With k equal threads on its core a
     thread gets one part in k + 1.
     """
-    host_bound = dice.uniform(0.15, 0.6) * rank.own
+    host_bound = dice.uniform(0.15, 0.6) * rank.well
     delay = host_bound * dice.choice([1, 2, 3])
-    where = dice.random()
-    rank.compute += delay * max(where, 0.5)
-    rank.data += delay * (1 - max(where, 0.5))
+    loading = dice.uniform(0.0, 0.5)
+    rank.stalls += delay * (1 - loading)
+    rank.data += delay * loading
     rank.run_delay += delay * dice.uniform(0.85, 1.0)
-    rank.excess["host_cpu"] = delay
 
 
 def data_loading(rank: Afflicted, dice: Random) -> None:
     """The next batch is not there."""
-    longer = rank.own * dice.uniform(0.2, 1.5)
-    rank.data += longer
-    rank.excess["data_loading"] = longer
+    rank.data += rank.well * dice.uniform(0.2, 1.5)
 
 
 def memory(rank: Afflicted, dice: Random) -> None:
@@ -183,11 +182,10 @@ def memory(rank: Afflicted, dice: Random) -> None:
 
     Source: Documentation/accounting/psi.rst: ``some`` is the share of time in which at least one task is stalled.
     """
-    stall = rank.own * dice.uniform(0.2, 1.0)
-    rank.compute += stall * 0.7
+    stall = rank.well * dice.uniform(0.2, 1.0)
+    rank.stalls += stall * 0.7
     rank.data += stall * 0.3
     rank.memory_stall += stall * dice.uniform(0.8, 1.2)
-    rank.excess["memory"] = stall
 
 
 def work(rank: Afflicted, dice: Random) -> None:
@@ -197,7 +195,7 @@ def work(rank: Afflicted, dice: Random) -> None:
     straggling jobs of a large cluster, on average 1.34 times.
     """
     ratio = dice.uniform(1.15, 1.6)
-    _compute(rank, ratio, "work")
+    rank.compute *= ratio
     rank.work_ratio *= ratio
     if dice.random() < 0.5:
         rank.tokens_ratio *= ratio
@@ -205,13 +203,7 @@ def work(rank: Afflicted, dice: Random) -> None:
 
 def unknown(rank: Afflicted, dice: Random) -> None:
     """Slow, and nothing that can be seen says why: bad memory timing, a library built for another GPU."""
-    _compute(rank, dice.uniform(1.15, 1.7), "unknown")
-
-
-def _compute(rank: Afflicted, ratio: float, cause: str) -> None:
-    before = rank.compute
-    rank.compute *= ratio
-    rank.excess[cause] = rank.compute - before
+    rank.compute *= dice.uniform(1.15, 1.7)
 
 
 FAULTS: Mapping[str, Fault] = {

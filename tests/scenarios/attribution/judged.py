@@ -1,0 +1,98 @@
+"""What is named as the cause: by the embedded policy, and by the rules in Prometheus' own evaluator."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from rulebook import RULES
+from scenarios.attribution.machine import Case, Machine, accepted, views_of
+from scenarios.through_rules import Series, bare_rules
+from servers import program
+from straggler.detect.history import History
+from straggler.detect.policy import DEFAULT
+from straggler.detect.verdicts import judge
+
+SILENT = ""
+"""The rank is not slow enough to be named, so nobody asks why."""
+_FILES = (RULES / "recording" / "own.yaml", RULES / "recording" / "cause.yaml")
+_CAUSE = "run_rank:straggler_cause"
+# promtool 2.42.0:   {__name__="run_rank:straggler_cause", cause="thermal", cluster="a", …} 1
+_SAMPLE = re.compile(r'\{__name__="' + _CAUSE + r'", ((?:[^"{}]|"(?:[^"\\]|\\.)*")*)\} ')
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+class Judged(NamedTuple):
+    """One case, and what was named as the cause of its slow rank."""
+
+    case: Case
+    right: frozenset[str]
+    """What may be named."""
+    policy: str
+    text: str
+    """The policy's sentence."""
+    rules: tuple[str, ...]
+    """What the rules recorded; one, unless it is ``()`` for a case that is not slow, or was not asked."""
+
+    @property
+    def outcome(self) -> str:
+        """``right``, ``unknown``, ``wrong`` or ``silent``, by the policy."""
+        if self.policy == SILENT:
+            return "silent"
+        if self.policy in self.right:
+            return "right"
+        return "unknown" if self.policy == "unknown" else "wrong"
+
+
+def judged(cases: Iterable[Case], directory: Path | None = None) -> list[Judged]:
+    """Play cases to their end.
+
+    Args:
+        cases: each is a run of its own.
+        directory: an empty one for promtool's files; without it only the policy is asked.
+    """
+    series = Series()
+    played = []
+    for case in cases:
+        machine, history = Machine(case), History(DEFAULT)
+        samples = []
+        for index, look in enumerate(machine.looks(), start=1):
+            samples = history.observe(look.at, views_of(look))
+            if directory is not None:
+                series.add(case.run, index, look)
+        named = [
+            verdict
+            for verdict in judge(samples)
+            if verdict.verdict == "straggling_rank" and verdict.rank == machine.afflicted
+        ]
+        cause, text = (named[0].cause, named[0].cause_text) if named else (SILENT, "")
+        played.append(Judged(case, accepted(machine.excess), cause, text, ()))
+    if directory is None:
+        return played
+    recorded = _recorded(series, directory)
+    return [one._replace(rules=tuple(recorded.get(one.case.run, ()))) for one in played]
+
+
+def _recorded(series: Series, directory: Path) -> Mapping[str, list[str]]:
+    """The causes that the rules record at the end, by run.
+
+    Raises:
+        RuntimeError: promtool says something else than samples.
+    """
+    path = directory / "test.json"
+    path.write_text(json.dumps(series.test(bare_rules(directory, _FILES), (_CAUSE,))), encoding="utf-8")
+    done = subprocess.run(
+        [program("promtool"), "test", "rules", str(path)], capture_output=True, text=True, timeout=900, check=False
+    )
+    said = done.stdout + done.stderr
+    if "got:" not in said and done.returncode != 0:
+        raise RuntimeError(said[:2000])
+    causes: dict[str, list[str]] = {}
+    for labels in _SAMPLE.findall(said):
+        named = {key: json.loads(f'"{value}"') for key, value in _LABEL.findall(labels)}
+        causes.setdefault(named["cluster"], []).append(named["cause"])
+    return causes
