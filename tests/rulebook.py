@@ -108,7 +108,8 @@ def seconds(duration: str | None) -> float:
 def peak_flops() -> tuple[tuple[str, float], ...]:
     """Pattern of the models and operations a second, for each kind of GPU that the rules know."""
     (rule,) = (rule for rule in rules() if rule.name == "run:training_gpu_peak_flops:per_model")
-    products = [node for node, _ in nodes(rule.tree) if isinstance(node, pp.BinaryExpr) and str(node.op) == "*"]
+    operations = [node for node, _ in nodes(rule.tree) if isinstance(node, pp.BinaryExpr)]
+    products: list[Any] = [operation for operation in operations if str(operation.op) == "*"]
     return tuple(
         (next(one.value for one in product.lhs.matchers.matchers if one.name == "gpu_model"), product.rhs.val)
         for product in products

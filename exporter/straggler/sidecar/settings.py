@@ -48,6 +48,7 @@ HOOK_VARIABLES = frozenset(
         "SERVE",
         "TOKENS",
         "TORCH",
+        "TRACE_DIR",
         "WORLD_SIZE",
     )
 )

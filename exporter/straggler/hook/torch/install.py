@@ -21,6 +21,7 @@ from straggler.hook.torch import (
     phases,
     waits,
 )
+from straggler.hook.torch.profiler import Profiler
 from straggler.hook.torch.throughput import Throughput
 from straggler.hook.torch.tracker import Tracker
 
@@ -34,6 +35,7 @@ class Instrument:
         self._evaluation = evaluation.Evaluation(self.tracker)
         self._reducers = waits.Reducers()
         self.throughput = Throughput(self.tracker, os.environ)
+        self.profiler = Profiler(self.tracker, os.environ)
         self._install()
 
     @guarded
@@ -47,17 +49,28 @@ class Instrument:
         fsdp.install(tracker)
         graphs.install(tracker)
         late.when_imported(tracker, "torch.distributed.device_mesh", _watch_meshes)
-        self._install_throughput()
+        self._install_extras()
 
-    def _install_throughput(self) -> None:
+    def _install_extras(self) -> None:
         tracker, throughput = self.tracker, self.throughput
         if throughput.wants_batches:
             tracker.on_batch = throughput.saw_batch
         tracker.on_reduction = throughput.reduces
         self._evaluation.on_forward = throughput.runs_forward
-        tracker.amounts = throughput.take
-        if throughput.count is not None:
-            tracker.between_steps = throughput.count.step_begins
+        tracker.amounts = self._amounts
+        tracker.between_steps = self._between_steps
+        self.profiler.install()
+
+    def _amounts(self) -> dict[str, Any]:
+        amounts = self.throughput.take()
+        if self.profiler.is_on:
+            amounts["profiled"] = True
+        return amounts
+
+    def _between_steps(self, ended: int) -> None:
+        if self.throughput.count is not None:
+            self.throughput.count.step_begins(ended)
+        self.profiler.between_steps(ended)
 
     @guarded
     def watch_model(self, model: torch.nn.Module) -> None:

@@ -80,7 +80,9 @@ def _gpu_steps(trace: Trace, steps: Sequence[Step], phases: _Phases) -> Iterable
     busy = union((kernel.begin_ns, kernel.end_ns) for kernel in trace.kernels if kernel.kind != COMMUNICATION)
     for kernel in trace.kernels:
         thread, launched = _launch(trace, kernel)
-        place = max(bisect_right(begins, launched) - 1, 0)
+        place = bisect_right(begins, launched) - 1
+        if place < 0:
+            continue  # of the step before the first marked one
         kinds = [("compute", "communication", "copy")[kernel.kind]]
         if kernel.kind == COMPUTE:
             kinds.append(phases.of(thread, launched))
