@@ -30,7 +30,7 @@ def log(**changes: Any) -> NcclFacts:
         "written": 100.0,
         "path": "/l/0",
     }
-    return NcclFacts(**(values | changes))
+    return NcclFacts(**(values | {"path": "/l/0"} | changes))
 
 
 def linked(ranks: list[RankFacts], logs: list[NcclFacts], *, trusted: tuple[int, ...] = ()) -> Linked:

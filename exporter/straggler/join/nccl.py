@@ -15,12 +15,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from straggler.join.known import agree
+from straggler.join.view import RankView
 from straggler.model.gpu_identity import normal_bus_id
 from straggler.model.nccl import NcclFacts
 from straggler.model.rank import RankFacts, RankKey
+from straggler.model.reading import Problem
 
 UNLINKED: Final = (
     "no_host",  # the log's lines carry no host
@@ -42,6 +45,35 @@ class Linked(NamedTuple):
     by_rank: Mapping[RankKey, NcclFacts]
     unlinked: Mapping[str, int]
     """Ranks in logs that are told for no rank here, by ``UNLINKED``."""
+
+    @property
+    def bus_ids(self) -> dict[RankKey, str]:
+        """The GPUs that logs name."""
+        return {key: facts.pci_bus_id for key, facts in self.by_rank.items() if facts.pci_bus_id}
+
+    def add_to(self, view: RankView) -> RankView:
+        """A rank with what its log says, if there is one."""
+        facts = self.by_rank.get(view.rank.key)
+        return view if facts is None else replace(view, nccl=facts)
+
+    def without_log(self, ranks: Iterable[RankFacts]) -> tuple[Problem, ...]:
+        """Living ranks about which no log says anything, though they use GPUs, or others of their run have one.
+
+        A rank without a complaint and a rank without a log look the same to whoever only sees complaints.
+        """
+        runs = {key.run for key in self.by_rank}
+        silent = [
+            rank.key
+            for rank in ranks
+            if rank.alive
+            and rank.source == "rings"
+            and rank.key not in self.by_rank
+            and (rank.identity.clock == "cuda" or rank.key.run in runs)
+        ]
+        if not silent:
+            return ()
+        detail = f"rank {silent[0].rank} of {silent[0].run!r}: NCCL_DEBUG=INFO and NCCL_DEBUG_FILE, or nccl.logs"
+        return (Problem(reason="rank_without_log", detail=detail, count=len(silent)),)
 
 
 def link(ranks: Iterable[RankFacts], told: Sequence[NcclFacts], *, trusted: Collection[int]) -> Linked:

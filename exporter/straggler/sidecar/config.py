@@ -208,6 +208,33 @@ class InfinibandConfig(_Section):
     )
 
 
+def _parse_logs(text: Any) -> str:
+    log_patterns(str(text))
+    return str(text)
+
+
+def log_patterns(text: str) -> tuple[str, ...]:
+    """Read paths with wildcards, e.g. ``/var/log/nccl/*.log, /scratch/*/job.out``.
+
+    Raises:
+        ValueError: one is not absolute.
+    """
+    patterns = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not all(pattern.startswith("/") and not pattern.endswith("/") for pattern in patterns):
+        raise ValueError("write absolute paths of files, e.g. /var/log/nccl/*.log")
+    return patterns
+
+
+class NcclConfig(_Section):
+    """What NCCL says about itself in the logs of the training processes."""
+
+    logs: Annotated[str, BeforeValidator(_parse_logs)] = Field(
+        default="",
+        description="Logs with NCCL's lines: absolute paths with `*`, separated by commas, e.g. "
+        "`/var/log/nccl/*.log`; empty: none. Training must run with `NCCL_DEBUG=INFO` (docs/nccl.md)",
+    )
+
+
 class PushConfig(_Section):
     """Step records over HTTP, for training that shares no directory with the sidecar."""
 
@@ -304,6 +331,7 @@ class Config(_Section):
     nvml: NvmlConfig = NvmlConfig()
     host: HostConfig = HostConfig()
     infiniband: InfinibandConfig = InfinibandConfig()
+    nccl: NcclConfig = NcclConfig()
     web: WebConfig = WebConfig()
     push: PushConfig = PushConfig()
     alerts: AlertsConfig = AlertsConfig()

@@ -48,6 +48,8 @@ class SourceCounts:
     records_read: int | None = None
     records_missed: int | None = None
     rings_removed: int | None = None
+    logs: int | None = None
+    """Followed at present."""
     ranks_refused: Mapping[str, int] = field(default_factory=dict)
     """At present, by reason."""
 

@@ -15,13 +15,14 @@ from straggler.model.host import Writer
 from straggler.model.rank import RankKey
 from straggler.model.reading import Reading, SourceState
 from straggler.sidecar.access import make_access
-from straggler.sidecar.config import AUTO_DCGM_URL, Config, is_loopback, user_ranges
+from straggler.sidecar.config import AUTO_DCGM_URL, Config, is_loopback, log_patterns, user_ranges
 from straggler.sidecar.push_endpoint import PushTarget
 from straggler.sidecar.scrape import Request, Source, SourceCounts
 from straggler.sidecar.tokens import TokenFile
 from straggler.sources.dcgm.read import DcgmSource
 from straggler.sources.host.read import HostSource
 from straggler.sources.infiniband.read import InfinibandSource
+from straggler.sources.nccl.read import NcclSource
 from straggler.sources.nvml.process import WorkerProcess, worker_command
 from straggler.sources.nvml.read import NvmlSource
 from straggler.sources.push.store import PushStore
@@ -49,7 +50,18 @@ class Node:
         self.push: PushTarget | None = None
         self._writers: Callable[[], Mapping[RankKey, Writer]]
         self._dcgm_suffices: bool | None = None
-        self.sources = (self._rings(), self._push(), self._dcgm(), self._nvml(), self._host(), self._infiniband())
+        self._ring_policy = RingPolicy(
+            owners=user_ranges(config.rings.owners), namespaced_runs=config.rings.namespaced_runs
+        )
+        self.sources = (
+            self._rings(),
+            self._push(),
+            self._dcgm(),
+            self._nvml(),
+            self._host(),
+            self._infiniband(),
+            self._nccl(),
+        )
 
     def _rings(self) -> Source:
         rings = RingSource(
@@ -61,10 +73,7 @@ class Node:
             gone_seconds=self._policy.gone_counters_seconds,
             remove_after_seconds=self._config.remove_after_seconds or None,
             max_ranks=self._config.limits.ranks,
-            policy=RingPolicy(
-                owners=user_ranges(self._config.rings.owners),
-                namespaced_runs=self._config.rings.namespaced_runs,
-            ),
+            policy=self._ring_policy,
         )
         self._writers = lambda: rings.writers
         return Source(name="rings", look=lambda _: rings.collect(), polled=True, counts=lambda: _ring_counts(rings))
@@ -153,6 +162,13 @@ class Node:
         ignore = [pattern.strip() for pattern in settings.ignore.split(",") if pattern.strip()]
         adapters = InfinibandSource(settings.sys_dir, ignore=ignore)
         return Source(name="infiniband", look=lambda _: adapters.collect())
+
+    def _nccl(self) -> Source:
+        patterns = log_patterns(self._config.nccl.logs)
+        if not patterns:
+            return Source(name="nccl", look=_absent)
+        nccl = NcclSource(patterns, self._ring_policy.check_owner)
+        return Source(name="nccl", look=lambda _: nccl.collect(), counts=lambda: SourceCounts(logs=nccl.logs))
 
 
 class WhileNeeded:

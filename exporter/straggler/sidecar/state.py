@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from straggler.join.match import match
+from straggler.join.nccl import link
 from straggler.join.network import name_node, with_ports
 from straggler.join.node import own_gpus, still_blind, unseen_gpus
 from straggler.join.view import RankView
@@ -17,6 +19,7 @@ from straggler.metrics.self_metrics import ExporterStatus, SourceStatus
 from straggler.model.clock import Clock
 from straggler.model.gpu import GpuFacts
 from straggler.model.host import NodeHost, RankHost
+from straggler.model.nccl import NcclFacts
 from straggler.model.network import PortFacts
 from straggler.model.rank import RankFacts, RankKey, RankState
 from straggler.model.reading import Problem, Reading, SourceState
@@ -28,6 +31,9 @@ _log = logging.getLogger(__name__)
 
 Fact = TypeVar("Fact")
 
+
+_TRUSTED = frozenset({0, os.geteuid()})
+"""Users whose logs are believed for any rank: root, who collects the output of containers, and whoever runs this."""
 
 MAX_GPUS = 512
 """MIG makes at most seven of one GPU. More than this is the page of a cluster, and not of a node."""
@@ -146,13 +152,22 @@ class NodeState:
         gpus = merge_gpus(list(told.values()))
         own = own_gpus(gpus, told, node_proven=self._node_proven)
         shown = ranks if len(ranks) <= self._max_ranks else most_alive(ranks, self._max_ranks)
-        joined = match(shown, own.gpus, node_proven=own.node_proven, sharing=self._gpu_sharing)
+        logs = link(shown, [facts for reading in readings for facts in _facts(reading, NcclFacts)], trusted=_TRUSTED)
+        joined = match(
+            shown,
+            own.gpus,
+            node_proven=own.node_proven,
+            sharing=self._gpu_sharing,
+            logged_bus_ids=logs.bus_ids,
+        )
         hosts = {host.key: host for reading in readings for host in _facts(reading, RankHost)}
         node = next((facts for reading in readings for facts in _facts(reading, NodeHost)), None)
         ports = tuple(port for reading in readings for port in _facts(reading, PortFacts))
         named = name_node(shown, self._node_name, self._host_name)
         self._node_name = named.name
-        views = [with_ports(self._with_last_gpu(_with_host(view, hosts)), ports, named.name) for view in joined]
+        views = [
+            with_ports(logs.add_to(self._with_last_gpu(_with_host(view, hosts))), ports, named.name) for view in joined
+        ]
         self._last_views = {view.rank.key: view for view in views}
         if len(gpus) > MAX_GPUS:
             self.count("metrics", (Problem(reason="too_many_gpus", count=len(gpus) - MAX_GPUS),))
@@ -165,6 +180,8 @@ class NodeState:
         )
         if ports:
             unseen["infiniband"] = named.problems()
+        if (nccl := self._outcomes.get("nccl")) is not None and nccl.reading.state is SourceState.OK:
+            unseen["nccl"] = logs.without_log(shown)
         for name in told:
             self._trouble.update(f"{name} here", unseen.get(name, ()), now=self._clock.monotonic())
         return Snapshot(
@@ -175,7 +192,10 @@ class NodeState:
             node=node,
             ports=ports,
             node_name=named.name,
-            status=self._status(scrape_seconds, too_many=len(ranks) - len(shown), gpus=gpus, unseen=unseen),
+            status=replace(
+                self._status(scrape_seconds, too_many=len(ranks) - len(shown), gpus=gpus, unseen=unseen),
+                nccl_unlinked=logs.unlinked,
+            ),
         )
 
     def _with_last_gpu(self, view: RankView) -> RankView:
@@ -218,6 +238,7 @@ class NodeState:
             scrape_seconds=scrape_seconds,
             rings_removed=sum(removed) if removed else None,
             hang_after_seconds=self._hang_after_seconds,
+            nccl_logs=next((each.logs for each in counts.values() if each.logs is not None), None),
         )
 
     def _source_status(

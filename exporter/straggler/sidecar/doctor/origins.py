@@ -33,6 +33,11 @@ _FIXES: dict[tuple[str, str], str] = {
         "unreadable",
     ): "run the sidecar where /sys/class/infiniband is readable; or infiniband.enabled: false",
     ("push", "absent"): "only if training shares no directory with the sidecar: --push-tokens-file FILE",
+    ("nccl", "absent"): "in the job NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/var/log/nccl/%h.%p.log, here --nccl-logs PATTERN",
+    ("nccl", "no_nccl_lines"): "run the job with NCCL_DEBUG=INFO",
+    ("nccl", "unreadable"): "chmod g+r the logs, for the sidecar's group",
+    ("nccl", "writable_by_others"): "chmod o-w the logs",
+    ("nccl", "wrong_owner"): "add the user to rings.owners",
 }
 """By source and reason, where the detail does not say it already."""
 
@@ -94,6 +99,9 @@ def _summary(reading: Reading[Any]) -> str:
     ports = [fact for fact in reading.facts if isinstance(fact, PortFacts)]
     if ports:
         return f"{sum(port.up is True for port in ports)} of {len(ports)} ports are up"
+    if reading.source == "nccl":
+        logs = {facts.path for facts in reading.facts}
+        return f"{len(logs)} logs, of {len(reading.facts)} ranks" if logs else "no log has such a name yet"
     ranks = [fact for fact in reading.facts if isinstance(fact, RankFacts)]
     if ranks:
         living = sum(rank.alive for rank in ranks)

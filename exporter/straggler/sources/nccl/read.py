@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from straggler.errors import SourceAbsentError, SourceFailedError
+from straggler.errors import SourceFailedError
 from straggler.model.identity import clean_text
 from straggler.model.nccl import NcclFacts
 from straggler.model.reading import Problem, Reading, SourceState
@@ -76,8 +76,10 @@ class NcclSource:
     def collect(self) -> Reading[NcclFacts]:
         """Look once, and read on where there is something new.
 
+        Returns:
+            Without facts where no file has such a name yet: a job that begins makes it.
+
         Raises:
-            SourceAbsentError: no file has such a name.
             SourceFailedError: there are some, and none can be read.
         """
         self._looks += 1
@@ -97,8 +99,6 @@ class NcclSource:
         for path in find(self._patterns):
             with suppress(OSError):  # gone again, or hidden
                 found[path] = path.lstat()
-        if not found:
-            raise SourceAbsentError(f"no file is called {', '.join(self._patterns)}")
         fresh = sorted(found.items(), key=lambda item: item[1].st_mtime_ns, reverse=True)
         for path, status in fresh[MAX_LOGS:]:
             self._refuse(path, status, "too_many_logs", f"of {len(found)} the {MAX_LOGS} freshest are followed")
