@@ -43,6 +43,7 @@ EVERYTHING = {
     "dashboards": {"enabled": True, "annotations": {"grafana_folder": "Training"}},
     "links": {"grafana": "https://g.corp/", "runbooks": "https://wiki.corp/straggler"},
     "admissionPolicy": {"enabled": True},
+    "nccl": {"logs": "/run/straggler/*/*/nccl.*.log"},
     "rings": {"namespacedRuns": True, "owners": "0,1000-60000"},
     "push": {"tokensSecret": "tokens"},
     "webConfigSecret": "web",
@@ -119,6 +120,7 @@ def test_the_judges_see_a_mistake() -> None:
         {"image": {"digest": "sha256:1"}},
         {"podMonitor": {"interval": "often"}},
         {"rings": {"owners": "root"}},
+        {"nccl": {"logs": "nccl.log"}},
         {"probes": {"scheme": "ftp"}},
     ],
 )
@@ -189,6 +191,7 @@ def test_the_sidecar_takes_its_settings(values: Any, tmp_path: Path) -> None:
     assert config.dcgm.same_node is (values is not LEAST)
     assert config.hang_seconds == (300 if values is EVERYTHING else 120)
     assert str(config.infiniband.sys_dir) == ("/sys" if values is LEAST else "/host/sys")
+    assert config.nccl.logs == values.get("nccl", {}).get("logs", "")
     assert config.rings.namespaced_runs is (values is EVERYTHING)
     assert config.rings.owners == ("0,1000-60000" if values is EVERYTHING else "")
 

@@ -45,6 +45,9 @@ app.kubernetes.io/part-of: straggler-exporter
 {{- if .Values.infiniband.hostSys -}}
 {{- $_ := set $known "infiniband" (dict "sys_dir" "/host/sys") -}}
 {{- end -}}
+{{- with .Values.nccl.logs -}}
+{{- $_ := set $known "nccl" (dict "logs" .) -}}
+{{- end -}}
 {{- if .Values.webConfigSecret -}}
 {{- $_ := set $known "web" (dict "config_file" "/etc/straggler-web/web-config.yml") -}}
 {{- end -}}
