@@ -42,6 +42,8 @@ HEADINGS = [
 ]
 PORTABLE = {"rate", "changes", "max_over_time", "avg_over_time", "quantile_over_time", "sum_over_time", "label_replace"}
 """Functions that Prometheus 2.42 and VictoriaMetrics both know and answer alike where the rules use them."""
+MOST_POINTS = 30_000
+"""``-search.maxPointsPerTimeseries`` of VictoriaMetrics."""
 IDEMPOTENT = {"max", "min"}
 """Aggregations that do not care whether a page was scraped twice."""
 PER_NODE = {"cluster", "rank_node"}
@@ -146,6 +148,15 @@ def test_metrics_and_labels_are_those_of_the_catalogue(rule: Rule) -> None:
         assert name in SCRAPED | RECORDED | GIVEN | {"up"}
         if name in SCRAPED:
             assert {matcher.name for matcher in selector.matchers.matchers} <= {*BY_NAME[base(name)].labels, *ADDED}
+
+
+@every_rule
+def test_subqueries_are_small_enough_for_every_server(rule: Rule) -> None:
+    """A point a minute over 30 days was refused by VictoriaMetrics, whose default is 30,000 points."""
+    for node, _ in nodes(rule.tree):
+        if isinstance(node, pp.SubqueryExpr):
+            assert node.step is not None, "the server's default resolution is nobody's choice"
+            assert node.range / node.step <= MOST_POINTS
 
 
 @every_rule

@@ -16,7 +16,7 @@ PAIR = 2.0
 """A group of two, a node of two ranks, two steps, a stage with somebody to compare: no threshold, but plural."""
 TREND = 300.0
 """Window of the rates, as in ``detect/history.py``."""
-MINUTE, LIFE = 60.0, 30 * 86_400.0
+EVERY, LIFE = 120.0, 30 * 86_400.0
 """How often and how far back the cost is added up: no threshold, but fineness and reach."""
 NOW = P.cause_now_seconds
 HANG = P.hang_min_seconds
@@ -81,7 +81,7 @@ EXPECTED: dict[str, tuple[list[float], set[float]]] = {
     "run:training_recent_wait_seconds:mean_minus_least_share": ([0], set()),
     "run:training_lost_gpu_seconds:per_second": ([0], set()),
     "run:training_lost_gpu_seconds:share": ([], set()),
-    "run:training_lost_gpu_seconds:since_start": ([MINUTE], {LIFE}),
+    "run:training_lost_gpu_seconds:since_start": ([EVERY], {LIFE}),
     "run:training_tokens:scaling_efficiency": ([0, 0], set()),
     "run:training_gpu_sm_active_ratio:mean": ([], set()),
     "run:training_gpu_utilization_ratio:mean_minus_sm_active": ([], set()),

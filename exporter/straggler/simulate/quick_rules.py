@@ -25,7 +25,7 @@ _INSTALLED = f"share/{_DISTRIBUTION}/rules/"
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000, "y": 31_536_000_000}
 # Prometheus 2.42, promql duration: 1h30m, 90s, 0
 _DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+|0")
-# changes(run:training_step:max[2m]) and run:training_step:max offset 2m; the subquery that adds up ([30d:1m]) stays
+# changes(run:training_step:max[2m]) and run:training_step:max offset 2m; the subquery that adds up ([30d:2m]) stays
 _WINDOW = re.compile(r"(?<=\[)[0-9a-z]+(?=\])|(?<=\boffset )[0-9a-z]+")
 _PART = re.compile(r"(\d+)(ms|[smhdwy])")
 
