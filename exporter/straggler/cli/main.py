@@ -32,6 +32,7 @@ COMMANDS: dict[str, Command] = {
     "doctor": Command("straggler.cli.doctor", "what is missing on this node, and how to add it"),
     "top": Command("straggler.cli.top", "the ranks of a sidecar, live in the terminal"),
     "inspect": Command("straggler.cli.inspect", "the last steps in a ring file, also after a crash"),
+    "profile": Command("straggler.cli.profile", "a few steps under a profiler, on a slow rank and on one of its peers"),
     "replay": Command("straggler.cli.replay", "the verdicts that recorded step times would have had"),
     "simulate": Command("straggler.cli.simulate", "what a straggler costs"),
 }
