@@ -7,7 +7,7 @@
 # make dashboards-test     the dashboards' own tests: source, schema, lint, every query against a real Prometheus
 # make dashboards-preview  draws them with Grafana's libraries in Chromium; needs node; pictures in build/pictures
 # make verdicts  how often the verdicts are right: docs/verdicts.md, about ten minutes
-# make bench-rules  what the rules cost in Prometheus and VictoriaMetrics with 16,384 ranks
+# make bench-rules  what the rules cost in Prometheus and VictoriaMetrics with up to 16,384 ranks: docs/scale.md, twelve minutes
 # make deploy-test  the deploy files before Helm, Kubernetes' schemas, systemd, hadolint, shellcheck (downloads 470 MB)
 # make faults  what training and the page do under each fault, as a table; five minutes
 # make soak    an hour of training in five minutes: memory, descriptors and series of the sidecar
@@ -55,7 +55,7 @@ bench: env
 verdicts: servers
 	PYTHONPATH=tests $(VENV)/python -m scenarios.suite
 bench-rules: servers
-	$(VENV)/python tests/bench/rules.py
+	$(VENV)/python tests/bench/rules.py --write
 
 .PHONY: dashboards dashboards-test dashboards-preview
 dashboards: env

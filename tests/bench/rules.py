@@ -1,14 +1,15 @@
-"""What one evaluation of all rules costs, in Prometheus and in VictoriaMetrics: real servers, real scrapes.
+"""What the rules cost in Prometheus and in VictoriaMetrics: real servers, real scrapes, every group of rules.
 
 Each simulated node serves the page that a sidecar with eight ranks and eight GPUs serves; runs have 1,024 ranks each,
 one of them slow, so that alerts with all their texts are evaluated too. Prometheus scrapes and evaluates every 15 s;
 beside it, single-node VictoriaMetrics scrapes and the distribution's vmalert evaluates the variant without
 ``keep_firing_for``.
 
-    python tests/bench/rules.py [--ranks 1024 4096 16384] [--servers prometheus victoriametrics] [--seconds 90]
+    python tests/bench/rules.py [--ranks 1024 4096 16384] [--servers prometheus victoriametrics] [--write]
 
-The pages are served by this process, on the same cores. Wall times say little on a machine that others use, so the
-processor time is measured too: of the servers with rules, less that of the same servers without.
+A server is first filled, then watched for one interval without rules, then with them. Less than two minutes each, less
+than twelve for all six. The pages are served by this process, on the same cores, and wall times say little on a machine
+that others use: so the processor time of the servers is measured too, with rules and without.
 """
 
 from __future__ import annotations
@@ -16,178 +17,100 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
-from typing import Protocol
+from typing import Any, Protocol
 
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from facts import gpu_facts, identity, rank_facts, recent, totals
-from straggler.join.view import RankView
-from straggler.metrics.book import MetricBook
-from straggler.metrics.exposition import render
-from straggler.metrics.families import add_gpus, add_ranks
-from straggler.metrics.self_metrics import ExporterStatus, SourceStatus, add_exporter
-from straggler.model.gpu import GpuKey
-from straggler.model.reading import SourceState
+from bench.many_nodes import PER_NODE, SCRAPE_SECONDS, Nodes
 from straggler.simulate.local_http import read_local
 from straggler.simulate.processes import Crew, Process
 from straggler.simulate.quick_rules import find_rules, rule_files
 from straggler.simulate.servers import free_port, wait_until_ready
 
-INTERVAL_SECONDS = 15
-PER_NODE = 8
-PER_RUN = 1024
-_FIRST_RANK = 70_000_000
-"""Stands for a rank's number on the template page: no other text looks like it."""
+PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
+_TABLES = re.compile(r"(?<=<!-- begin: make bench-rules -->\n).*?(?=<!-- end -->)", re.DOTALL)
+_FILL_SECONDS = 25.0
+"""Until each node has been scraped."""
+_LOOK_SECONDS = 5.0
 
-
-def template(*, slow: bool) -> str:
-    """The page of one node; its first rank may be slow."""
-    views = []
-    gpus = []
-    for local in range(PER_NODE):
-        own = 0.047 if slow and local == 0 else 0.034
-        gpu = gpu_facts(local, key=GpuKey(f"GPU-{_FIRST_RANK + local}"))
-        gpus.append(gpu)
-        facts = rank_facts(
-            identity=identity(_FIRST_RANK + local, run="RUN", node="NODE", world_size=PER_RUN, local_rank=local),
-            recent=recent(own, 0.057),
-            totals=totals(arrivals=200),
-        )
-        views.append(RankView(rank=facts, gpu=gpu, evidence="uuid", unmatched_reason=""))
-    book = MetricBook()
-    add_ranks(book, views)
-    add_gpus(book, gpus)
-    sources = tuple(SourceStatus(source=name, state=SourceState.OK) for name in ("rings", "dcgm"))
-    add_exporter(book, ExporterStatus(sources=sources, hang_after_seconds=120.0), views)
-    return render(book.collect())[0].decode()
-
-
-class Nodes:
-    """Serves the pages of many nodes; counters and steps grow with each scrape."""
-
-    def __init__(self) -> None:
-        pages = {slow: template(slow=slow) for slow in (False, True)}
-        self.series_per_rank = sum(not line.startswith("#") for line in pages[False].splitlines()) / PER_NODE
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                node = int(self.path.rsplit("/", 1)[1])
-                run, place = divmod(node * PER_NODE, PER_RUN)
-                page = pages[place == 0].replace("RUN", f"run-{run}").replace("NODE", f"node-{node}")
-                for local in range(PER_NODE):
-                    token = str(_FIRST_RANK + local)
-                    page = page.replace(f"GPU-{token}", f"GPU-{node}-{local}").replace(token, str(place + local))
-                steps = int(time.time())
-                body = page.replace("} 100.0\n", f"}} {steps}.0\n").encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def handle(self) -> None:
-                with suppress(ConnectionError):  # a server that is stopped hangs up
-                    super().handle()
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.address = f"127.0.0.1:{self._server.server_port}"
-
-    def scrape_config(self, directory: Path, count: int) -> Path:
-        """Write a configuration that scrapes so many nodes."""
-        targets = [
-            {"targets": [self.address], "labels": {"__metrics_path__": f"/{node}", "instance": f"node-{node}:10110"}}
-            for node in range(count)
-        ]
-        (directory / "targets.json").write_text(json.dumps(targets), encoding="utf-8")
-        config = {
-            "global": {"scrape_interval": f"{INTERVAL_SECONDS}s", "scrape_timeout": f"{INTERVAL_SECONDS}s"},
-            "scrape_configs": [
-                {"job_name": "straggler-exporter", "file_sd_configs": [{"files": [str(directory / "targets.json")]}]}
-            ],
-        }
-        path = directory / "scrape.yml"
-        path.write_text(yaml.safe_dump(config), encoding="utf-8")
-        return path
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
+Looks = dict[str, dict[str, float]]
+"""What was seen of each group: seconds of one evaluation, by what tells it from another one."""
 
 
 @dataclass
 class Figures:
     """What was measured at one size."""
 
-    evaluations: list[float] = field(default_factory=list)
-    """Seconds of all groups together, one entry per look."""
+    groups: Mapping[str, float] = field(default_factory=dict)
+    """Median seconds of one evaluation."""
+    rules: Mapping[str, float] = field(default_factory=dict)
+    """The same of single rules, where the server says it."""
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
     """Resident, by process."""
-    cpu_seconds: float = 0.0
-    """Of all servers, per interval."""
+    idle_seconds: float = 0.0
+    """Processor time of all servers per interval, without rules."""
+    busy_seconds: float = 0.0
+    """With them."""
     alerts: int = 0
 
 
-def on_prometheus(nodes: Nodes, count: int, directory: Path, seconds: float, *, with_rules: bool) -> Figures:
+def on_prometheus(nodes: Nodes, count: int, directory: Path, seconds: float) -> Figures:
     """Measure Prometheus."""
-    config = yaml.safe_load(nodes.scrape_config(directory, count).read_text())
-    config["global"]["evaluation_interval"] = f"{INTERVAL_SECONDS}s"
-    config["rule_files"] = [str(path) for path in rule_files(find_rules())] if with_rules else []
-    (directory / "prometheus.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    config = nodes.scrape_config(directory, count)
+    config["global"]["evaluation_interval"] = f"{SCRAPE_SECONDS}s"
+    path = _written(config, directory / "prometheus.yml")
     crew, port = Crew(directory), free_port()
+    url = f"http://127.0.0.1:{port}"
     try:
         process = crew.start(
             "prometheus",
             [
                 "prometheus",
-                f"--config.file={directory / 'prometheus.yml'}",
+                f"--config.file={path}",
                 f"--storage.tsdb.path={directory / 'data'}",
                 f"--web.listen-address=127.0.0.1:{port}",
+                "--web.enable-lifecycle",
                 "--log.level=warn",
             ],
         )
-        url = f"http://127.0.0.1:{port}"
         wait_until_ready(f"{url}/-/ready", process)
+        figures = Figures(idle_seconds=_idle([process]))
+        _written(config | {"rule_files": [str(file) for file in rule_files(find_rules())]}, path)
+        urllib.request.urlopen(urllib.request.Request(f"{url}/-/reload", method="POST")).close()
+        seen: Looks = {}
+        rules: Looks = {}
 
-        def look() -> dict[str, float]:
-            groups = json.loads(read_local(f"{url}/api/v1/rules"))["data"]["groups"]
-            return {group["name"]: float(group["evaluationTime"]) for group in groups}
+        def look() -> None:
+            for group in json.loads(read_local(f"{url}/api/v1/rules", 60))["data"]["groups"]:
+                seen.setdefault(group["name"], {})[group["lastEvaluation"]] = float(group["evaluationTime"])
+                for rule in group["rules"]:
+                    name = f"{rule['name']} {rule.get('labels', {}).get('severity', '')}".strip()
+                    rules.setdefault(name, {})[rule["lastEvaluation"]] = float(rule["evaluationTime"])
 
-        figures = _watch(look, seconds, [process])
-        figures.memory_bytes = {"prometheus": _resident(process)}
-        figures.alerts = len(json.loads(read_local(f"{url}/api/v1/alerts"))["data"]["alerts"])
+        figures.busy_seconds = _watch(look, seconds, [process])
+        figures.groups, figures.rules = _medians(seen), _medians(rules)
+        figures.memory_bytes = {"Prometheus": _resident(process)}
+        figures.alerts = len(json.loads(read_local(f"{url}/api/v1/alerts", 60))["data"]["alerts"])
         return figures
     finally:
         crew.stop()
 
 
-def on_victoriametrics(nodes: Nodes, count: int, directory: Path, seconds: float, *, with_rules: bool) -> Figures:
+def on_victoriametrics(nodes: Nodes, count: int, directory: Path, seconds: float) -> Figures:
     """Measure VictoriaMetrics with vmalert."""
+    path = _written(nodes.scrape_config(directory, count), directory / "scrape.yml")
     crew, store_port, alert_port = Crew(directory), free_port(), free_port()
     store, alert = f"http://127.0.0.1:{store_port}", f"http://127.0.0.1:{alert_port}"
     try:
@@ -197,7 +120,7 @@ def on_victoriametrics(nodes: Nodes, count: int, directory: Path, seconds: float
                 "victoria-metrics",
                 f"-storageDataPath={directory / 'data'}",
                 f"-httpListenAddr=127.0.0.1:{store_port}",
-                f"-promscrape.config={nodes.scrape_config(directory, count)}",
+                f"-promscrape.config={path}",
                 "-promscrape.maxScrapeSize=64MB",
                 "-search.latencyOffset=5s",
                 "-search.maxUniqueTimeseries=2000000",
@@ -205,39 +128,45 @@ def on_victoriametrics(nodes: Nodes, count: int, directory: Path, seconds: float
             ],
         )
         wait_until_ready(f"{store}/health", storage)
+        figures = Figures(idle_seconds=_idle([storage]))
         ruler = crew.start(
             "vmalert",
             [
                 "vmalert",
-                f"-rule={find_rules() / 'vmalert' / '*.yaml' if with_rules else directory / 'none-*.yaml'}",
+                f"-rule={find_rules() / 'vmalert' / '*.yaml'}",
                 f"-datasource.url={store}",
+                "-datasource.queryStep=1m",
                 f"-remoteWrite.url={store}",
+                "-remoteWrite.flushInterval=1s",
                 f"-notifier.url=http://{nodes.address}",  # takes alerts and does nothing with them
-                f"-evaluationInterval={INTERVAL_SECONDS}s",
+                f"-evaluationInterval={SCRAPE_SECONDS}s",
                 f"-httpListenAddr=127.0.0.1:{alert_port}",
                 "-loggerLevel=WARN",
             ],
         )
         wait_until_ready(f"{alert}/health", ruler)
-
+        seen: Looks = {}
         before: dict[str, tuple[float, float]] = {}
 
-        def look() -> dict[str, float]:
-            took = {}
-            for group, (total, number) in _iterations(read_local(f"{alert}/metrics")).items():
+        def look() -> None:
+            for group, (total, number) in _iterations(read_local(f"{alert}/metrics", 60)).items():
                 old_total, old_number = before.get(group, (0.0, 0.0))
                 if number > old_number:
-                    took[group] = (total - old_total) / (number - old_number)
+                    seen.setdefault(group, {})[str(number)] = (total - old_total) / (number - old_number)
                 before[group] = (total, number)
-            return took
 
-        figures = _watch(look, seconds, [storage, ruler])
-        figures.memory_bytes = {"victoria-metrics": _resident(storage), "vmalert": _resident(ruler)}
-        groups = json.loads(read_local(f"{alert}/api/v1/alerts"))["data"]["alerts"]
-        figures.alerts = len(groups)
+        figures.busy_seconds = _watch(look, seconds, [storage, ruler])
+        figures.groups = _medians(seen)
+        figures.memory_bytes = {"VictoriaMetrics": _resident(storage), "vmalert": _resident(ruler)}
+        figures.alerts = len(json.loads(read_local(f"{alert}/api/v1/alerts", 60))["data"]["alerts"])
         return figures
     finally:
         crew.stop()
+
+
+def _written(config: Mapping[str, Any], path: Path) -> Path:
+    path.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
+    return path
 
 
 def _iterations(page: str) -> dict[str, tuple[float, float]]:
@@ -251,20 +180,28 @@ def _iterations(page: str) -> dict[str, tuple[float, float]]:
     return {group: (values.get("sum", 0.0), values.get("count", 0.0)) for group, values in found.items()}
 
 
-def _watch(look: Callable[[], dict[str, float]], seconds: float, servers: Sequence[Process]) -> Figures:
-    """Let two intervals pass for all series to be there, then look once per interval."""
-    time.sleep(3 * INTERVAL_SECONDS)
-    figures = Figures()
-    look()
+def _idle(servers: Sequence[Process]) -> float:
+    """Fill the servers; their processor time in one interval after that."""
+    time.sleep(_FILL_SECONDS)
+    before = sum(map(_cpu_seconds, servers))
+    time.sleep(SCRAPE_SECONDS)
+    return sum(map(_cpu_seconds, servers)) - before
+
+
+def _watch(look: Callable[[], None], seconds: float, servers: Sequence[Process]) -> float:
+    """Look again and again; the servers' processor time per interval meanwhile."""
     begin, before = time.monotonic(), sum(map(_cpu_seconds, servers))
-    end = begin + seconds
-    while time.monotonic() < end:
-        time.sleep(INTERVAL_SECONDS)
-        took = look()
-        figures.evaluations.append(sum(took.values()))
-    intervals = (time.monotonic() - begin) / INTERVAL_SECONDS
-    figures.cpu_seconds = (sum(map(_cpu_seconds, servers)) - before) / intervals
-    return figures
+    while time.monotonic() < begin + seconds:
+        time.sleep(_LOOK_SECONDS)
+        look()
+    used = sum(map(_cpu_seconds, servers)) - before
+    return used * SCRAPE_SECONDS / (time.monotonic() - begin)
+
+
+def _medians(seen: Looks) -> dict[str, float]:
+    """Of evaluations that took place: a group that has not been evaluated yet shows none."""
+    medians = {name: [took for took in times.values() if took > 0] for name, times in seen.items()}
+    return {name: median(times) for name, times in medians.items() if times}
 
 
 def _program(process: Process) -> Path:
@@ -285,7 +222,7 @@ def _cpu_seconds(process: Process) -> float:
 class Measure(Protocol):
     """Starts servers, watches them, stops them."""
 
-    def __call__(self, nodes: Nodes, count: int, directory: Path, seconds: float, *, with_rules: bool) -> Figures:
+    def __call__(self, nodes: Nodes, count: int, directory: Path, seconds: float) -> Figures:
         """Measure so many nodes for so long."""
 
 
@@ -295,44 +232,62 @@ MEASURES: Mapping[str, tuple[str, Measure]] = {
 }
 
 
-def _measured(measure: Measure, nodes: Nodes, count: int, seconds: float, *, with_rules: bool) -> Figures:
-    with tempfile.TemporaryDirectory() as directory:
-        return measure(nodes, count, Path(directory), seconds, with_rules=with_rules)
+def tables(measured: Mapping[tuple[str, int], Figures], series_per_rank: float) -> Iterator[str]:
+    """The tables of ``docs/scale.md``."""
+    yield f"{series_per_rank:.0f} series per rank, scraped every {SCRAPE_SECONDS} s; median seconds of one evaluation."
+    yield ""
+    yield "| server | ranks | series | slowest group | all groups | processor time in 15 s | without rules | memory |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for (server, ranks), figures in measured.items():
+        memory = ", ".join(f"{process} {size / 2**20:,.0f} MiB" for process, size in figures.memory_bytes.items())
+        yield (
+            f"| {server} | {ranks:,} | {ranks * series_per_rank:,.0f} | {max(figures.groups.values()):.2f} s "
+            f"| {sum(figures.groups.values()):.2f} s | {figures.busy_seconds:.2f} s | {figures.idle_seconds:.2f} s "
+            f"| {memory} |"
+        )
+    yield ""
+    yield "| group | every | " + " | ".join(f"{server} {ranks:,}" for server, ranks in measured) + " |"
+    yield "|---|---" + "|---" * len(measured) + "|"
+    for name, interval in _intervals().items():
+        cells = [figures.groups.get(name) for figures in measured.values()]
+        if any(cell is not None and cell >= 0.005 for cell in cells):
+            times = " | ".join("-" if cell is None else f"{cell:.2f}" for cell in cells)
+            yield f"| {name.removeprefix('straggler-')} | {interval} | {times} |"
+
+
+def _intervals() -> dict[str, str]:
+    groups = (group for file in rule_files(find_rules()) for group in yaml.safe_load(file.read_text("utf-8"))["groups"])
+    return {group["name"]: group.get("interval", f"{SCRAPE_SECONDS}s") for group in groups}
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[1024, 4096, 16384])
     parser.add_argument("--servers", nargs="+", default=list(MEASURES), choices=list(MEASURES))
-    parser.add_argument("--seconds", type=float, default=90.0)
+    parser.add_argument("--seconds", type=float, default=70.0, help="with rules; the rarest group needs 60 or more")
+    parser.add_argument("--heaviest", type=int, default=0, metavar="N", help="also list so many rules of Prometheus")
+    parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE.name}")
     options = parser.parse_args()
     nodes = Nodes()
-    print(f"{nodes.series_per_rank:.0f} series per rank; scraped and evaluated every {INTERVAL_SECONDS} s\n")
-    print(
-        "| server | ranks | series | one evaluation: least | median | worst "
-        "| processor time | all else | memory | alerts |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    measured: dict[tuple[str, int], Figures] = {}
     for server in options.servers:
         needed, measure = MEASURES[server]
         if shutil.which(needed) is None:
-            print(f"| {server} | not installed | | | | | | | |")
+            print(f"{server} is not installed", file=sys.stderr)
             continue
         for ranks in options.ranks:
-            figures, bare = (
-                _measured(measure, nodes, ranks // PER_NODE, options.seconds, with_rules=rules)
-                for rules in (True, False)
-            )
-            memory = ", ".join(f"{process} {size / 2**20:,.0f} MiB" for process, size in figures.memory_bytes.items())
-            print(
-                f"| {server} | {ranks:,} | {ranks * nodes.series_per_rank:,.0f} | {min(figures.evaluations):.2f} s "
-                f"| {median(figures.evaluations):.2f} s "
-                f"| {max(figures.evaluations):.2f} s | {figures.cpu_seconds - bare.cpu_seconds:.2f} s "
-                f"| {bare.cpu_seconds:.2f} s | {memory} | {figures.alerts} |",
-                flush=True,
-            )
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+                figures = measure(nodes, ranks // PER_NODE, Path(directory), options.seconds)
+            measured[server, ranks] = figures
+            print(f"{server}, {ranks:,} ranks: {figures.alerts} alerts", file=sys.stderr, flush=True)
+            for name, took in sorted(figures.rules.items(), key=lambda rule: -rule[1])[: options.heaviest]:
+                print(f"{took:8.3f} s  {name}", file=sys.stderr)
     nodes.close()
+    text = "\n".join(tables(measured, nodes.series_per_rank)) + "\n"
+    print(text)
+    if options.write:
+        PAGE.write_text(_TABLES.sub(lambda _: text, PAGE.read_text("utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

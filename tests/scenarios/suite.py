@@ -23,7 +23,7 @@ from scenarios.hours import HOURS, RUNS, healthy_hours
 from scenarios.report import render
 from scenarios.score import score
 from scenarios.through_policy import PolicyJudge
-from scenarios.through_rules import Series, told_by_rules
+from scenarios.through_rules import Series, behind_alerts, told_by_rules
 from scenarios.told import Told
 from scenarios.vocabulary import Scenario
 
@@ -49,7 +49,7 @@ Job = tuple[Scenario, int]
 
 def play(jobs: Sequence[Job]) -> list[Outcome]:
     """Play some runs, all through one promtool."""
-    series = Series()
+    series = Series(behind_alerts())
     played = []
     for scenario, seed in jobs:
         course, judge = Course(scenario, seed), PolicyJudge()

@@ -5,8 +5,8 @@ ends its series with a staleness marker, as a failed scrape does. ``promtool tes
 in order, every 15 s, with its own ``for`` and ``keep_firing_for``, over many runs at once. It is a checker of
 expectations and no reporter, so it is given an empty expectation, and what it says it got instead is read.
 
-Left out of the copy: annotations (their queries cost more than the rules; other tests read them), and series that no
-rule asks for.
+Left out of the copy: annotations (their queries cost more than the rules; other tests read them), recording rules that
+no alert depends on, and scraped series that no rule asks for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -37,9 +37,14 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 class Series:
-    """The scraped series of many runs, as promtool's unit tests take them."""
+    """The scraped series of many runs, as promtool's unit tests take them.
 
-    def __init__(self) -> None:
+    Args:
+        names: of the series that matter; those that rules read, by default.
+    """
+
+    def __init__(self, names: Collection[str] | None = None) -> None:
+        self._names = asked() if names is None else names
         self._values: dict[str, list[str]] = {}
         self._ticks = 0
 
@@ -64,7 +69,7 @@ class Series:
             add_exporter(book, page.status, page.views)
             for family in book.collect():
                 for sample in family.samples:
-                    if sample.name in asked() and sample.labels.get("phase", "data") != "wait":
+                    if sample.name in self._names and sample.labels.get("phase", "data") != "wait":
                         labels = "".join(f",{key}={json.dumps(value)}" for key, value in sample.labels.items())
                         self._put(index, f"{sample.name}{{{target}{labels}}}", sample.value)
 
@@ -122,14 +127,40 @@ def asked() -> frozenset[str]:
     return frozenset(str(found.name) for rule in rules() for found, _ in selectors(rule.tree))
 
 
-def bare_rules(directory: Path, files: Iterable[Path] = FILES) -> list[Path]:
-    """Write rule files without annotations; recording rules first."""
+@cache
+def behind_alerts() -> frozenset[str]:
+    """The names of all series that an alert depends on, recorded or scraped, through however many rules."""
+    reads: dict[str, set[str]] = {}
+    for rule in rules():
+        reads.setdefault("" if rule.is_alert else rule.name, set()).update(
+            str(found.name) for found, _ in selectors(rule.tree)
+        )
+    found: set[str] = set()
+    fresh = reads[""]
+    while fresh:
+        found |= fresh
+        fresh = {name for series in fresh for name in reads.get(series, ())} - found
+    return frozenset(found)
+
+
+def bare_rules(directory: Path, files: Iterable[Path] = FILES, recorded: Collection[str] | None = None) -> list[Path]:
+    """Write rule files without annotations; recording rules first.
+
+    Args:
+        directory: where to.
+        files: the rules.
+        recorded: names of the recorded series to keep; all by default.
+    """
     written = []
     for file in sorted(files, key=lambda path: ("recording" not in f"{path.parent.name}-{path.name}", path.name)):
         document = yaml.safe_load(file.read_text("utf-8"))
         for group in document["groups"]:
-            for rule in group["rules"]:
-                rule.pop("annotations", None)
+            group["rules"] = [
+                {key: value for key, value in rule.items() if key != "annotations"}
+                for rule in group["rules"]
+                if "alert" in rule or recorded is None or rule["record"] in recorded
+            ]
+        document["groups"] = [group for group in document["groups"] if group["rules"]]
         copy = directory / f"{file.parent.name}-{file.name}"
         copy.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
         written.append(copy)
@@ -155,7 +186,9 @@ def told_by_rules(series: Series, directory: Path) -> dict[str, list[Told]]:
         f"max_over_time(timestamp({_FIRING})[{over}])",
     )
     path = directory / "test.json"
-    path.write_text(json.dumps(series.test(bare_rules(directory), expressions)), encoding="utf-8")
+    path.write_text(
+        json.dumps(series.test(bare_rules(directory, recorded=behind_alerts()), expressions)), encoding="utf-8"
+    )
     done = subprocess.run(
         [program("promtool"), "test", "rules", str(path)], capture_output=True, text=True, timeout=900, check=False
     )
