@@ -21,7 +21,7 @@ from straggler.wire import layout
 from straggler.wire.profile import ANSWER_SUFFIX, REQUEST_SUFFIX, TRACE_SUFFIX, Answer, decode_request, encode
 
 RANK_KEYS = {"rank", "peer", "state", "reason", "detail", "trace", "first_step", "steps", "trace_bytes"}
-TORCH = {"run": "llama", "framework": "torch 2.13.0"}
+TORCH: dict[str, Any] = {"run": "llama", "framework": "torch 2.13.0"}
 
 
 class Ran:

@@ -31,8 +31,8 @@ COMMANDS: dict[str, Command] = {
     "run": Command("straggler.cli.run", "a PyTorch program with its ranks measured, its code as it is"),
     "doctor": Command("straggler.cli.doctor", "what is missing on this node, and how to add it"),
     "top": Command("straggler.cli.top", "the ranks of a sidecar, live in the terminal"),
-    "inspect": Command("straggler.cli.inspect", "the last steps in a ring file, also after a crash"),
-    "profile": Command("straggler.cli.profile", "a few steps under a profiler, on a slow rank and on one of its peers"),
+    "inspect": Command("straggler.cli.inspect", "the steps in a ring file, also after a crash, or in a trace"),
+    "profile": Command("straggler.cli.profile", "a few steps under a profiler, on a slow rank and a peer"),
     "replay": Command("straggler.cli.replay", "the verdicts that recorded step times would have had"),
     "simulate": Command("straggler.cli.simulate", "what a straggler costs"),
 }

@@ -15,7 +15,6 @@ from typing import Any
 from straggler.cli.profile_mail import Mail, collect
 from straggler.errors import ConfigError, SourceFailedError
 from straggler.model.identity import clean_text
-from straggler.sidecar.sources import default_ring_dir
 from straggler.sources.rings.living import LivingRing, read_living
 from straggler.wire.profile import MAX_STEPS, RUNNING, Answer, Request
 from straggler.wire.recent import summarize
@@ -88,8 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("timeout", f"{arguments.timeout} s is not in 1 … 3600")
     if arguments.output is not None and not arguments.output.is_dir():
         raise ConfigError("output", f"{arguments.output} is no directory")
-    named = os.environ.get("STRAGGLER_DIR")
-    root = arguments.ring_dir or (Path(named) if named else default_ring_dir())
+    root = arguments.ring_dir or _default_ring_dir()
     rings = [ring for ring in read_living(root) if ring.identity.run == arguments.run_name]
     target = _ring_of(arguments.rank, rings, arguments.run_name, root)
     peer = None if arguments.no_peer else choose_peer(target, rings, arguments.peer, root)
@@ -115,6 +113,14 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(_render(results, alone=peer is None and not arguments.no_peer))
     return 0 if all(result["state"] == "done" for result in results) else 1
+
+
+def _default_ring_dir() -> Path:
+    if named := os.environ.get("STRAGGLER_DIR"):
+        return Path(named)
+    from straggler.sidecar.sources import default_ring_dir
+
+    return default_ring_dir()
 
 
 def _ring_of(rank: int, rings: Sequence[LivingRing], run_name: str, root: Path) -> LivingRing:
