@@ -171,6 +171,16 @@ def test_old_rings_are_swept(memory: Path) -> None:
     assert remove_old_rings(str(memory), now + 2 * OLD_SECONDS) == 3
 
 
+def test_what_a_profile_left_goes_with_an_old_ring(tmp_path: Path) -> None:
+    """Traces beside removed rings are removed as well, and nothing else."""
+    for name in ("a.ring", "a.profiled", "a.trace.json.gz", "notes.trace.json.gz"):
+        (tmp_path / name).write_text("x")
+    now = (tmp_path / "a.ring").stat().st_mtime + 2 * OLD_SECONDS
+
+    assert remove_old_rings(str(tmp_path), now) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.trace.json.gz"]
+
+
 def test_sweeping_takes_no_lock_along(memory: Path) -> None:
     """A ring of this very process that is said to be kept does not lose its lock by the sweep."""
     with (memory / "mine.ring").open("wb+") as file:

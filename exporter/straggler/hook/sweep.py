@@ -11,6 +11,9 @@ import fcntl
 import os
 import stat
 from collections.abc import Collection
+from contextlib import suppress
+
+from straggler.wire.layout import PROFILE_SUFFIXES
 
 OLD_SECONDS = 24 * 3600.0
 _MOST = 256
@@ -49,6 +52,9 @@ def _remove_if_old(path: str, now: float) -> bool:
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer lives
         os.unlink(path)  # noqa: PTH108 - as above
+        for suffix in PROFILE_SUFFIXES:
+            with suppress(OSError):  # hardly ever there
+                os.unlink(path.removesuffix(".ring") + suffix)  # noqa: PTH108 - as above
     finally:
         os.close(fd)
     return True

@@ -39,6 +39,8 @@ import struct
 from typing import Final
 
 MAGIC: Final = b"STRGRING"
+PROFILE_SUFFIXES: Final = (".profile", ".profiled", ".trace.json.gz")
+"""What may lie beside ``NAME.ring`` under its name: see ``wire.profile``. Whoever removes a ring removes them too."""
 PUSH_MAGIC: Final = b"STRGPUSH"
 VERSION: Final = 1
 

@@ -18,11 +18,10 @@ import json
 from typing import Any, Final, NamedTuple
 
 from straggler.errors import WireError
+from straggler.wire import layout
 
 VERSION: Final = 1
-REQUEST_SUFFIX: Final = ".profile"
-ANSWER_SUFFIX: Final = ".profiled"
-TRACE_SUFFIX: Final = ".trace.json.gz"
+REQUEST_SUFFIX, ANSWER_SUFFIX, TRACE_SUFFIX = layout.PROFILE_SUFFIXES
 MAX_BYTES: Final = 4096
 """Of a request and of an answer."""
 MAX_STEPS: Final = 20

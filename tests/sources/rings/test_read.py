@@ -503,6 +503,21 @@ def test_dead_ring_is_removed_after_an_hour(root: Path, clock: FakeClock, source
     assert source.counters.removed == 1
 
 
+def test_what_a_profile_left_goes_with_the_ring(root: Path, clock: FakeClock, source: RingSource) -> None:
+    """A trace is megabytes of tmpfs: it does not outlive its ring; what has another name stays."""
+    ring = RingFile(root / "a.ring")
+    ring.goodbye()
+    ring.age(0, clock.time())
+    for name in ("a.profile", "a.profiled", "a.trace.json.gz", "b.trace.json.gz", "a.txt"):
+        (root / name).write_text("x")
+    for _ in range(2):
+        source.collect()
+        clock.advance(3900)
+    source.collect()
+
+    assert sorted(path.name for path in root.iterdir()) == ["a.txt", "b.trace.json.gz"]
+
+
 def test_wall_clock_jump_removes_nothing(root: Path, clock: FakeClock, source: RingSource) -> None:
     """A wall clock set forward by a year makes every file old; none is removed before it was known dead for a while."""
     ring = RingFile(root / "a.ring")

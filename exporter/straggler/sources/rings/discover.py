@@ -12,7 +12,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
@@ -200,7 +200,7 @@ def _check_same(descriptor: int, seen: os.stat_result) -> None:
 
 
 def remove_ring(root: Path, key: RingKey) -> None:
-    """Remove the file's name.
+    """Remove the file's name, and what a profile left beside it.
 
     Raises:
         FileNotFoundError: it is gone already.
@@ -209,6 +209,9 @@ def remove_ring(root: Path, key: RingKey) -> None:
     try:
         with _parent_of(root, key) as (parent, name):
             os.unlink(name, dir_fd=parent)
+            for suffix in layout.PROFILE_SUFFIXES:
+                with suppress(OSError):  # hardly ever there
+                    os.unlink(name.removesuffix(SUFFIX) + suffix, dir_fd=parent)
     except FileNotFoundError:
         raise
     except OSError as error:
