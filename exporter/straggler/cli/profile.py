@@ -21,7 +21,8 @@ from straggler.wire.recent import summarize
 
 _EPILOG = f"""\
 For ranks of a PyTorch training that is measured from outside (`straggler run`, straggler.torch.instrument). Run it on
-their node, as their user, as root, or as the owner of the ring directory (the sidecar's user); nobody else is obeyed.
+their node as root or as the owner of the ring directory (the sidecar's user), or in a directory of the ranks' user as
+that user: nobody else is obeyed.
 Each rank runs torch.profiler for N steps (at most {MAX_STEPS}), beginning with the same step, and writes a trace beside
 its ring (or into its STRAGGLER_TRACE_DIR); meanwhile its steps are slower, and left out of the comparison of ranks. At
 most one profile a minute. Under nsys (--capture-range=cudaProfilerApi) nsys' own capture is switched on instead.
