@@ -35,11 +35,12 @@ def finished(
     command: Sequence[str], environment: Mapping[str, str] | None = None, timeout: float = 100
 ) -> subprocess.CompletedProcess[str]:
     """Any command, to its end."""
-    return subprocess.run(
-        command,
-        env=environment if environment is not None else clean_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout,
-    )
+    given = environment if environment is not None else clean_environment()
+    with subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # torchrun then ends its ranks, which a kill would leave behind
+            out, err = process.communicate()
+            raise AssertionError(f"not finished in {timeout:.0f} s:\n{out[-2000:]}\n{err[-4000:]}") from None
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
