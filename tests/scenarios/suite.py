@@ -28,7 +28,7 @@ from scenarios.told import Told
 from scenarios.vocabulary import Scenario
 
 PAGE = Path(__file__).parents[2] / "docs" / "verdicts.md"
-_RANK_MINUTES = 12_000
+_RANK_MINUTES = 6_000
 """What one promtool takes at a time: it holds all samples in memory."""
 
 
