@@ -89,7 +89,7 @@ def test_json_keys_are_stable(ring: RingFile, capsys: pytest.CaptureFixture[str]
     """Scripts rely on exactly these keys."""
     ran = Ran(capsys, "--json", "--last", "3", str(ring.path))
 
-    assert ran.document.keys() == {"files", "traces", "collectives", "refused"}
+    assert ran.document.keys() == {"files", "traces", "collectives", "logs", "refused"}
     assert ran.file.keys() == JSON_KEYS
     assert all(step.keys() == STEP_KEYS for step in ran.file["steps"])
     assert [step["serial"] for step in ran.file["steps"]] == [38, 39, 40]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from straggler.join.view import RankView
 from straggler.metrics.book import MetricBook
 from straggler.metrics.families import add_ranks
 from straggler.metrics.self_metrics import ExporterStatus, add_exporter
+from straggler.model.nccl import NcclFacts
 from straggler.model.rank import RankState
 from straggler.sidecar.alerts import Alert
 from straggler.sidecar.embedded import EmbeddedPolicy
@@ -162,6 +164,21 @@ def busy(utilization: float, active: float) -> Views:
     return ranks([1.0] * 8, gpu=gpu)
 
 
+def logged(transports: Sequence[str], *, rest: float = 0.2, gdr: Sequence[float | None] = ()) -> Views:
+    """Sixteen ranks on two nodes; NCCL's logs of each node say this."""
+
+    def views(t: float) -> list[RankView]:
+        found = ranks([1.0] * 16, rest=rest)(t)
+        for number, view_ in enumerate(found):
+            node = number // 8
+            ratio = gdr[node] if gdr else None
+            facts = NcclFacts(host=f"n{node}", pid=1, channels={transports[node]: 2}, gdr_ratio=ratio)
+            found[number] = replace(view_, nccl=facts)
+        return found
+
+    return views
+
+
 def unmeasured(t: float) -> list[RankView]:
     """Own time of rank 1 is not measured."""
     found = ranks([1.0] * 8)(t)
@@ -242,6 +259,22 @@ CASES: dict[str, Case] = {
     "slow network": Case(
         slower_than_before(1.0, 0.6), *only_late(("TrainingSlowNetwork", "warning", "")), shift=41 * 60
     ),
+    "sockets beside InfiniBand": Case(
+        logged(["ib", "socket"]), *only_late(("TrainingSlowTransport", "warning", "sockets"))
+    ),
+    "sockets everywhere": Case(logged(["socket", "socket"]), *both()),
+    "sockets that nobody waits for": Case(logged(["ib", "socket"], rest=0.03), *both()),
+    "one node without GPUDirect RDMA": Case(
+        logged(["ib", "ib"], gdr=[1.0, 0.0]), *only_late(("TrainingSlowTransport", "warning", "no_gdr"))
+    ),
+    "hang, one behind": Case(hang(ahead=1), *both(("TrainingHung", "critical", ""))),
+    "hang, all arrived": Case(hang(ahead=0), *both(("TrainingHung", "critical", ""))),
+    "long checkpoint": Case(checkpoint, *both()),
+    "frozen ring": Case(frozen_ring, *both(("TrainingRankMissing", "warning", ""))),
+    "crash": Case(crash, *both(("TrainingRankCrashed", "critical", ""), ("TrainingHung", "critical", ""))),
+    "all gone together": Case(everybody_gone, *both()),
+    "divergence": Case(busy(0.98, 0.3), *only_late(("TrainingUtilizationDivergence", "warning", ""))),
+    "busy and useful": Case(busy(0.98, 0.6), *both()),
     "hang, one behind": Case(hang(ahead=1), *both(("TrainingHung", "critical", ""))),
     "hang, all arrived": Case(hang(ahead=0), *both(("TrainingHung", "critical", ""))),
     "long checkpoint": Case(checkpoint, *both()),

@@ -143,6 +143,9 @@ EXPECTED: dict[str, tuple[list[float], set[float]]] = {
     "TrainingUtilizationDivergence-warning": ([P.divergence_gap, P.divergence_utilization], {TREND}),
     "TrainingGpuThrottled-warning": ([P.throttled_share], {TREND}),
     "TrainingLinkDegraded-warning": ([0, 1], set()),
+    "run_node:training_nccl_channels:over_sockets": ([0, 0, 0, 1], set()),
+    "run_node:training_nccl_gdr_ratio:lacking": ([0, 0, P.gdr_peer_ratio], set()),
+    "TrainingSlowTransport-warning": ([0, 0, P.min_excess_share], set()),
     "TrainingHung-critical": ([0], set()),
     "TrainingRankCrashed-critical": ([0], set()),
     "TrainingRankMissing-warning": ([0], set()),
@@ -166,6 +169,7 @@ HOLDS: dict[str, float] = {
     "TrainingUtilizationDivergence-warning": P.divergence_seconds,
     "TrainingGpuThrottled-warning": P.job_for_seconds,
     "TrainingLinkDegraded-warning": P.job_for_seconds,
+    "TrainingSlowTransport-warning": P.job_for_seconds,
     "TrainingHung-critical": 0.0,  # the state has waited already
     "TrainingRankCrashed-critical": P.crash_for_seconds,
     "TrainingRankMissing-warning": 0.0,  # the expression looks back

@@ -13,9 +13,11 @@ from facts import gpu_facts, identity, rank_facts
 from ring_files import trainer
 from scripted import MakeBench, ScriptedSource
 from sidecars import ServedSidecar
+from straggler.detect.policy import DEFAULT
 from straggler.model.nccl import NcclFacts
 from straggler.model.rank import RankFacts
 from straggler.model.reading import SourceState
+from straggler.sidecar.api import ranks_document
 from straggler.sidecar.config import log_patterns
 from straggler.sidecar.page import build_page
 from straggler.sidecar.state import Snapshot
@@ -58,6 +60,17 @@ def test_what_the_log_says_is_on_the_page(make_bench: MakeBench) -> None:
     assert channels == {"p2p": 2, "ib": 4}
     assert families["training_nccl_gdr_ratio"].samples[0].value == 0.5
     assert families["training_nccl_warnings"].samples[0].labels["kind"] == "net_completion"
+
+
+def test_programs_get_it_too(make_bench: MakeBench) -> None:
+    """The API has the sentence and the numbers; what the log does not say is not there."""
+    (document,) = ranks_document(taken(make_bench, [rank()], [log(channels={"socket": 2})]), DEFAULT)["ranks"]
+
+    assert document["nccl"] == {
+        "says": "n1 sends over sockets: NCCL's log does not say why.",
+        "channels": {"socket": 2},
+        "log": "/l/0",
+    }
 
 
 def test_the_gpu_is_found_by_the_log(make_bench: MakeBench) -> None:

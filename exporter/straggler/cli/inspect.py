@@ -1,4 +1,4 @@
-"""``straggler inspect``: what a ring file says, also after its process or its node has died; what a trace says."""
+"""``straggler inspect``: what a ring file says, also after its process or node has died; what traces and logs say."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from straggler.cli import inspect_trace
+from straggler.cli import inspect_log, inspect_trace
 from straggler.errors import ConfigError, SourceFailedError, WireError
 from straggler.model.from_wire import totals_of
 from straggler.model.identity import clean_text
+from straggler.sources.nccl.snapshot import is_log, read_log
 from straggler.sources.rings.snapshot import Snapshot, read_snapshot
 from straggler.sources.trace.parse import Trace
 from straggler.sources.trace.read import is_trace
@@ -40,7 +41,8 @@ _STATES = {
 """As far as a file can tell."""
 
 _EPILOG = f"""\
---json prints {{"files": [...], "traces": [...], "collectives": {{...}}, "refused": [{{"file", "reason", "detail"}}]}}.
+--json prints {{"files": [...], "traces": [...], "collectives": {{...}}, "logs": [...],
+"refused": [{{"file", "reason", "detail"}}]}}.
 Each of files, which are rings, has
   file, state (running, no_goodbye, finished, exception, hook_off, unknown), locked (null: cannot be told),
   identity (null, or what the rank says of itself), pid, created_timestamp_seconds,
@@ -49,7 +51,7 @@ Each of files, which are rings, has
   totals (since the start; null before the first step), recent (the window that verdicts compare, or null),
   steps [{{serial, step, end_timestamp_seconds, step_seconds, own_seconds, wait_seconds, phase_seconds, flags,
   own_reason, arrivals}}], oldest first. own_seconds and wait_seconds are null where they were not measured.
-{inspect_trace.HELP}"""
+{inspect_trace.HELP}{inspect_log.HELP}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="FILE",
-        help="a ring file, a copy of one, or a directory of them; or a trace of torch.profiler",
+        help="a ring file, a copy of one, or a directory of them; a trace of torch.profiler; a log with NCCL's lines",
     )
     parser.add_argument("-n", "--last", type=int, default=20, metavar="N", help="show the last N steps (default 20)")
     parser.add_argument("--json", action="store_true", help="print everything as JSON, see below")
@@ -80,11 +82,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("last", f"{arguments.last} is not a number of steps; write 1 or more")
     files = []
     traces: dict[str, Trace] = {}
+    logs = []
     refused = []
     for path in (ring for given in arguments.files for ring in _rings_in(given)):
         name = clean_text(str(path), None)
         try:
-            if is_trace(path):
+            if is_log(path):  # first: a line may begin with a bracket, as a trace does
+                logs.append(inspect_log.describe_log(name, read_log(path)))
+            elif is_trace(path):
                 traces[name] = inspect_trace.read_trace(path)
             else:
                 files.append(describe(name, read_snapshot(path), arguments.last))
@@ -94,11 +99,12 @@ def run(arguments: argparse.Namespace) -> int:
     described = [inspect_trace.describe_trace(name, trace, arguments.last) for name, trace in traces.items()]
     collectives = inspect_trace.describe_collectives(list(traces.values()))
     if arguments.json:
-        document = {"files": files, "traces": described, "collectives": collectives, "refused": refused}
+        document = {"files": files, "traces": described, "collectives": collectives, "logs": logs, "refused": refused}
         print(json.dumps(document, indent=2))
     else:
         parts = [*map(render, files), *map(inspect_trace.render_trace, described)]
         parts += [inspect_trace.render_collectives(collectives)] if len(traces) > 1 else []
+        parts += map(inspect_log.render_log, logs)
         print("\n\n".join(parts))
     return 1 if refused else 0
 

@@ -47,6 +47,8 @@ class Policy:
     network_share: float = 0.50
     """The least wait of the run as a share of the step: a run that was slow from its first step has no better past. The
     reference step spends 23 % in its all-reduce."""
+    gdr_peer_ratio: float = 0.50
+    """Nodes without GPUDirect RDMA are told beside one that receives this share of its channels that way."""
     throttled_share: float = 0.10
     """Share of the time in which heat or a power brake held the clock down. A power cap is normal under load."""
 

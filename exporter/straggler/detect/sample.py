@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from straggler.detect.lately import Lately
 from straggler.join.view import RankView
+from straggler.model.nccl import NcclFacts
 from straggler.model.network import PortFault
 from straggler.model.rank import RankKey, RankState
 from straggler.wire.recent import Recent
@@ -50,10 +51,10 @@ class RankSample:
     sm_active_ratio: float | None = None
     pcie_link_width: float | None = None
     pcie_link_width_max: float | None = None
-    nccl_channels: Mapping[str, int] = field(default_factory=dict)
-    """How many of the rank's NCCL channels use each transport (``model.nccl.TRANSPORTS``); empty without a log."""
-    nccl_gdr_ratio: float | None = None
-    """Share of its network channels that receive straight into GPU memory."""
+    nccl: NcclFacts | None = None
+    """What NCCL's log says of it; ``None`` is no log."""
+    rdma_ports_up: tuple[str, ...] = ()
+    """RDMA ports of its node that carry traffic, e.g. ``mlx5_0 port 1``."""
 
     lately: Lately | None = None
     """What causes are reckoned from; only a ``history.History`` knows."""
@@ -139,6 +140,6 @@ def sample(
         sm_active_ratio=values.get("sm_active_ratio"),
         pcie_link_width=values.get("pcie_link_width"),
         pcie_link_width_max=values.get("pcie_link_width_max"),
-        nccl_channels=view.nccl.channels if view.nccl else {},
-        nccl_gdr_ratio=view.nccl.gdr_ratio if view.nccl else None,
+        nccl=view.nccl,
+        rdma_ports_up=tuple(str(port.key) for port in view.ports if port.up),
     )

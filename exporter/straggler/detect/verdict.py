@@ -24,7 +24,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "utilization_divergence": (),
     "throttled_gpu": ("rank", "node"),
     "degraded_link": ("rank", "node"),
-    "slow_transport": (),
+    "slow_transport": ("reason",),
     "blind": ("source", "reason"),
 }
 """All verdicts, each with what it is about besides the run. A fact that is not among them (the suspect of a hang, say)
@@ -55,7 +55,7 @@ class Verdict:
     source: str = ""
     """What is blind: ``own_time`` or ``ranks``."""
     reason: str = ""
-    """Why it is blind, as the metrics spell it."""
+    """Why it is blind, as the metrics spell it; or what is wrong with the transport, where NCCL's log tells."""
     cause: str = ""
     """Why a rank or node is slow: one of ``cause.CAUSES``; ``""`` where the verdict has none."""
     cause_text: str = ""

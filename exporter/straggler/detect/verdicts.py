@@ -16,6 +16,7 @@ from straggler.detect.sample import RankSample
 from straggler.detect.shape import Imbalance, heavy_stages, input_stall, rotating_imbalance
 from straggler.detect.stopped import crash, hang
 from straggler.detect.straggling import assess, straggling_nodes, straggling_ranks
+from straggler.detect.transport import poor_transport
 from straggler.detect.verdict import Verdict
 
 _NO_PAST: Mapping[str, Level] = {}
@@ -64,6 +65,7 @@ def _judge_run(run: str, ranks: Sequence[RankSample], policy: Policy, before: Le
         *input_stall(run, ranks, policy),
         *slow_everywhere(run, now, before, policy),
         *slow_transport(run, now, before, policy),
+        *poor_transport(run, ranks, now, policy),
         *utilization_divergence(run, ranks, policy),
         *throttled_gpu(run, ranks, policy),
         *degraded_link(run, ranks),

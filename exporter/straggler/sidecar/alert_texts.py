@@ -159,10 +159,27 @@ DEGRADED_PORTS = AlertText(
 )
 
 
+_TRANSPORT = AlertText(
+    "TrainingSlowTransport",
+    "infrastructure",
+    "{run} does not use the network that it has ({reason})",
+    "An image without libibverbs, a container without /dev/infiniband or without locked memory, NCCL_IB_DISABLE or "
+    "NCCL_NET left over from a test, a plugin that was not loaded; without GPUDirect RDMA: nvidia_peermem.",
+    "Read the log of a rank on that node: `straggler inspect LOG`. Compare `ls /dev/infiniband`, `ulimit -l` and "
+    "`env | grep NCCL_` in the container with another node's.",
+)
+
+
 def alert_text(verdict: Verdict) -> AlertText:
-    """The alert of a verdict. Many slow ranks inside one group are a warning, a stage known to be heavy is not."""
+    """The alert of a verdict.
+
+    Many slow ranks inside one group are a warning, a stage known to be heavy is not. A slow network that NCCL's log
+    explains has an alert of its own.
+    """
     if verdict.verdict == "degraded_link" and verdict.rank is None:
         return DEGRADED_PORTS
     if verdict.verdict == "heavy_stage" and verdict.severity == WARNING:
         return MANY_SLOW
+    if verdict.verdict == "slow_transport" and verdict.reason:
+        return _TRANSPORT
     return _BY_VERDICT[verdict.verdict]

@@ -15,9 +15,11 @@ from straggler.detect.policy import Policy
 from straggler.detect.sample import sample
 from straggler.detect.slowdown import slowdown_ratio
 from straggler.detect.straggling import assess
+from straggler.detect.transport import tell_node
 from straggler.join.view import RankView
 from straggler.metrics.self_metrics import SourceStatus
 from straggler.model.gpu import GpuFacts
+from straggler.model.nccl import NcclFacts
 from straggler.model.rank import RankKey
 from straggler.sidecar.state import Snapshot
 
@@ -46,6 +48,14 @@ class GpuField(NamedTuple):
     key: str
     meaning: str
     value: Callable[[GpuFacts], Any]
+
+
+class NcclField(NamedTuple):
+    """One key of what NCCL's log says."""
+
+    key: str
+    meaning: str
+    value: Callable[[NcclFacts, RankView], Any]
 
 
 def _recent(name: str) -> Callable[[RankView, Comparison], Any]:
@@ -108,6 +118,7 @@ RANK_FIELDS: tuple[RankField, ...] = (
     RankField("user", "Who started it", _identity("user")),
     RankField("evidence", "How the GPU was found", lambda view, _: view.evidence or None),
     RankField("unmatched_reason", "Why there is no GPU", lambda view, _: view.unmatched_reason or None),
+    RankField("nccl", "What NCCL's log says, see below", lambda v, _: nccl_document(v.nccl, v) if v.nccl else None),
     RankField("gpu", "The rank's GPU, see below", lambda view, _: gpu_document(view.gpu) if view.gpu else None),
 )
 
@@ -124,6 +135,22 @@ GPU_FIELDS: tuple[GpuField, ...] = (
     GpuField("temperature_celsius", "Core temperature", _gpu_value("temperature_celsius")),
     GpuField("power_watts", "Power draw", _gpu_value("power_watts")),
     GpuField("memory_used_bytes", "Frame buffer in use", _gpu_value("memory_used_bytes")),
+)
+
+
+def _transport(nccl: NcclFacts, view: RankView) -> str:
+    ports_up = [str(port.key) for port in view.ports if port.up]
+    return tell_node(view.rank.identity.node or nccl.host, [nccl], ports_up) + "."
+
+
+NCCL_FIELDS: tuple[NcclField, ...] = (
+    NcclField("says", "How the rank reaches other nodes, and why not better", _transport),
+    NcclField("version", "E.g. `2.21.5`", lambda nccl, _: nccl.version or None),
+    NcclField("network", "Between nodes, by NCCL's own name", lambda nccl, _: nccl.network or None),
+    NcclField("channels", "How many channels use each transport", lambda nccl, _: dict(nccl.channels) or None),
+    NcclField("gdr_ratio", "Share of channels that receive straight into GPU memory", lambda nccl, _: nccl.gdr_ratio),
+    NcclField("warnings", "Lines marked as warnings, by kind", lambda nccl, _: dict(nccl.warnings) or None),
+    NcclField("log", "The file", lambda nccl, _: nccl.path or None),
 )
 
 
@@ -147,6 +174,12 @@ def gpu_document(gpu: GpuFacts) -> dict[str, Any]:
     """One GPU."""
     values = ((field.key, field.value(gpu)) for field in GPU_FIELDS)
     return {key: value for key, value in values if _is_known(value)}
+
+
+def nccl_document(nccl: NcclFacts, view: RankView) -> dict[str, Any]:
+    """What NCCL's log says of a rank."""
+    values = {field.key: field.value(nccl, view) for field in NCCL_FIELDS}
+    return {key: value for key, value in values.items() if _is_known(value)}
 
 
 def _is_known(value: Any) -> bool:

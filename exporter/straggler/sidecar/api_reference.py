@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from straggler.sidecar.api import GPU_FIELDS, RANK_FIELDS, GpuField, RankField
+from straggler.sidecar.api import GPU_FIELDS, NCCL_FIELDS, RANK_FIELDS, GpuField, NcclField, RankField
 
 _HEAD = """\
 # HTTP interface of the sidecar
@@ -41,6 +41,10 @@ _GPU_TEXT = """\
 Its `gpu`:
 """
 
+_NCCL_TEXT = """\
+Its `nccl`, where a log is followed ([nccl.md](nccl.md)):
+"""
+
 _PUSH_TEXT = """\
 ## POST /api/v1/push
 
@@ -65,9 +69,10 @@ read again when it changes, so tokens can be replaced without a restart.
 
 def render_reference() -> str:
     """The whole document, in Markdown."""
-    return "\n".join([_HEAD, _table(RANK_FIELDS), _GPU_TEXT, _table(GPU_FIELDS), _PUSH_TEXT])
+    parts = (_HEAD, _table(RANK_FIELDS), _GPU_TEXT, _table(GPU_FIELDS), _NCCL_TEXT, _table(NCCL_FIELDS), _PUSH_TEXT)
+    return "\n".join(parts)
 
 
-def _table(fields: Sequence[RankField] | Sequence[GpuField]) -> str:
+def _table(fields: Sequence[RankField] | Sequence[GpuField] | Sequence[NcclField]) -> str:
     rows = ["| key | meaning |", "|---|---|", *(f"| `{field.key}` | {field.meaning} |" for field in fields)]
     return "\n".join(rows) + "\n"
