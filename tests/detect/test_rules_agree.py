@@ -275,14 +275,6 @@ CASES: dict[str, Case] = {
     "all gone together": Case(everybody_gone, *both()),
     "divergence": Case(busy(0.98, 0.3), *only_late(("TrainingUtilizationDivergence", "warning", ""))),
     "busy and useful": Case(busy(0.98, 0.6), *both()),
-    "hang, one behind": Case(hang(ahead=1), *both(("TrainingHung", "critical", ""))),
-    "hang, all arrived": Case(hang(ahead=0), *both(("TrainingHung", "critical", ""))),
-    "long checkpoint": Case(checkpoint, *both()),
-    "frozen ring": Case(frozen_ring, *both(("TrainingRankMissing", "warning", ""))),
-    "crash": Case(crash, *both(("TrainingRankCrashed", "critical", ""), ("TrainingHung", "critical", ""))),
-    "all gone together": Case(everybody_gone, *both()),
-    "divergence": Case(busy(0.98, 0.3), *only_late(("TrainingUtilizationDivergence", "warning", ""))),
-    "busy and useful": Case(busy(0.98, 0.6), *both()),
     "own time unmeasured": Case(unmeasured, *both(("StragglerExporterBlind", "warning", "cuda_graph"))),
 }
 
