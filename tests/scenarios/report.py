@@ -18,12 +18,12 @@ _INTRODUCTION = """\
 
 Made by `make verdicts`; do not edit. What is simulated, how, and what it cannot show: `docs/decisions/0110-*.md`.
 
-Every scenario is a run of half an hour or more, simulated step by step with an exact barrier, watched by the real
-liveness code, and turned into series by the real metric families. The shipped rules are evaluated by Prometheus' own
-engine (`promtool test rules`: its `for`, `keep_firing_for`, staleness and order of groups) every 15 s, groups with a
-longer interval too: live, these add up to that interval. The embedded policy looks at the same pages at the same
-moments. The scenarios were written down before any of them had run, and
-thresholds were tuned on other seeds than those of the figures below.
+Every scenario is a run of a quarter of an hour to two hours, simulated step by step with an exact barrier, watched by
+the real liveness code, and turned into series by the real metric families. The shipped rules are evaluated by
+Prometheus' own engine (`promtool test rules`: its `for`, `keep_firing_for`, staleness and order of groups) every 15 s,
+groups with a longer interval too: live, these add up to that interval. The embedded policy looks at the same pages at
+the same moments. The scenarios were written down before any of them had run, and thresholds were tuned on other seeds
+than those of the figures below.
 """
 
 
@@ -40,6 +40,7 @@ def render(outcomes: Sequence[Outcome], curve: Sequence[Outcome], hours: Hours) 
         "## How slow is slow enough\n\n" + "\n".join(_curve(curve)) + "\n",
         "## Healthy hours\n\n" + "\n".join(_hours(hours)) + "\n",
         "## Rules against embedded policy\n\n" + "\n".join(_agreement(result)) + "\n",
+        "## Every scenario\n\n" + "\n".join(_scenarios(outcomes)) + "\n",
         "## Every mistake\n\n" + ("\n".join(f"- `{line}`" for line in result.mistakes) or "None.") + "\n",
     ]
     return "\n".join(parts)
@@ -132,3 +133,21 @@ def _agreement(result: Score) -> Iterator[str]:
     yield "of a GPU source (DCGM stale, profiling stuck), which the embedded policy leaves to the sidecar's page."
     for line in result.disagreements:
         yield f"- `{line}`"
+
+
+def _scenarios(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    yield "What each run deserves, and in how many of its runs rules and embedded policy told that and nothing else."
+    yield ""
+    yield "| scenario | ranks | minutes | deserves | right |"
+    yield "|---|---|---|---|---|"
+    for name in sorted({outcome.scenario.name for outcome in outcomes}):
+        runs = [outcome for outcome in outcomes if outcome.scenario.name == name]
+        scenario = runs[0].scenario
+        deserved = dict.fromkeys(
+            f"{expect.verdict.replace('_', ' ')} {expect.about}".strip() for expect in scenario.expect
+        )
+        right = sum(not score([outcome]).mistakes for outcome in runs)
+        yield (
+            f"| {name} | {scenario.ranks} | {scenario.minutes:.0f} | {', '.join(deserved) or 'nothing'} "
+            f"| {right} of {len(runs)} |"
+        )
