@@ -76,6 +76,8 @@ def expected_labels(scenario: Scenario) -> dict[str, str]:
     fault = scenario.fault
     if fault.kind.hits is Hits.RANK:
         return {"rank": str(fault.rank)}
+    if fault.kind.symptoms.over_sockets:
+        return {"reason": "sockets"}  # of the whole run: its ranks must agree on a network
     if fault.kind.hits is Hits.EXCHANGE:
         return {"rank_node": node_name(scenario, scenario.node_of(fault.rank))}
     return {"source": "dcgm"}
