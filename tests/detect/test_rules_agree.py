@@ -20,9 +20,10 @@ from servers import promtool
 from straggler.detect.policy import DEFAULT
 from straggler.join.view import RankView
 from straggler.metrics.book import MetricBook
-from straggler.metrics.families import add_ranks
+from straggler.metrics.families import add_network, add_ranks
 from straggler.metrics.self_metrics import ExporterStatus, add_exporter
 from straggler.model.nccl import NcclFacts
+from straggler.model.network import PortFacts, PortKey
 from straggler.model.rank import RankState
 from straggler.sidecar.alerts import Alert
 from straggler.sidecar.embedded import EmbeddedPolicy
@@ -179,6 +180,48 @@ def logged(transports: Sequence[str], *, rest: float = 0.2, gdr: Sequence[float 
     return views
 
 
+def with_ports(change: Callable[[float, PortFacts], PortFacts]) -> Views:
+    """A node with four RDMA ports, of which the second changes in the course of time."""
+
+    def views(t: float) -> list[RankView]:
+        counters = {"symbol_errors_total": 7.0, "link_downs_total": 3.0, "link_recoveries_total": 3.0}
+        ports = [
+            PortFacts(
+                key=PortKey(f"mlx5_{index}", 1),
+                up=True,
+                lost=False,
+                rate_bytes_per_second=50e9,
+                best_rate_bytes_per_second=50e9,
+                counters=counters,
+            )
+            for index in range(4)
+        ]
+        ports[1] = change(t, ports[1])
+        return [replace(rank, ports=tuple(ports)) for rank in ranks([1.0] * 8)(t)]
+
+    return views
+
+
+def cable_out(t: float, port: PortFacts) -> PortFacts:
+    """Its link is lost after a minute."""
+    return port if t < 60 else replace(port, up=False, lost=True, rate_bytes_per_second=None)
+
+
+def unplugged(_: float, port: PortFacts) -> PortFacts:
+    """It never had a link."""
+    return replace(port, up=False, rate_bytes_per_second=None, best_rate_bytes_per_second=None)
+
+
+def fallen_back(share: float) -> Callable[[float, PortFacts], PortFacts]:
+    """It has this share of its speed."""
+    return lambda _, port: replace(port, rate_bytes_per_second=share * 50e9)
+
+
+def counting(name: str, per_second: float) -> Callable[[float, PortFacts], PortFacts]:
+    """One of its counters grows."""
+    return lambda t, port: replace(port, counters={**port.counters, name: 7.0 + int(per_second * t)})
+
+
 def unmeasured(t: float) -> list[RankView]:
     """Own time of rank 1 is not measured."""
     found = ranks([1.0] * 8)(t)
@@ -211,7 +254,7 @@ def with_slow(count: int, *slow: int, factor: float = 1.15) -> list[float]:
     return [factor if number in slow else 1.0 for number in range(count)]
 
 
-STRAGGLER, NODE = "TrainingStraggler", "TrainingNodeStraggling"
+STRAGGLER, NODE, LINK = "TrainingStraggler", "TrainingNodeStraggling", "TrainingLinkDegraded"
 CASES: dict[str, Case] = {
     "healthy": Case(ranks([1.0, 1.01, 0.99, 1.03, 1.0, 0.98, 1.02, 1.0]), *both()),
     "9 % slow": Case(ranks(with_slow(8, 3, factor=1.09)), *both()),
@@ -275,6 +318,13 @@ CASES: dict[str, Case] = {
     "all gone together": Case(everybody_gone, *both()),
     "divergence": Case(busy(0.98, 0.3), *only_late(("TrainingUtilizationDivergence", "warning", ""))),
     "busy and useful": Case(busy(0.98, 0.6), *both()),
+    "cable out": Case(with_ports(cable_out), *only_late((LINK, "warning", "n0"))),
+    "port that nobody uses": Case(with_ports(unplugged), *both()),
+    "slower link": Case(with_ports(fallen_back(0.5)), *only_late((LINK, "warning", "n0"))),
+    "link as fast as it should be": Case(with_ports(fallen_back(0.95)), *both()),
+    "symbol errors": Case(with_ports(counting("symbol_errors_total", 0.25)), *only_late((LINK, "warning", "n0"))),
+    "few symbol errors": Case(with_ports(counting("symbol_errors_total", 0.03)), *both()),
+    "flapping link": Case(with_ports(counting("link_downs_total", 0.01)), *only_late((LINK, "warning", "n0"))),
     "own time unmeasured": Case(unmeasured, *both(("StragglerExporterBlind", "warning", "cuda_graph"))),
 }
 
@@ -337,6 +387,7 @@ def write_test(
         book = MetricBook()
         now = views(index * INTERVAL)
         add_ranks(book, now)
+        add_network(book, next((view.ports for view in now if view.ports), ()), "n0")
         add_exporter(book, ExporterStatus(), now)
         for family in book.collect():
             for sample in family.samples:
