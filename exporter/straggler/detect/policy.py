@@ -54,6 +54,8 @@ class Policy:
 
     cause_share: float = 0.50
     """A cause is named if it explains more than this part of a slow rank's gap: most of it."""
+    cause_seconds: float = 300.0
+    """Seconds a step, which are compared with each other, are means over so long."""
     cause_now_seconds: float = 120.0
     """What a GPU says is taken over so long: a slow rank is told after a minute, and what was before is no reason."""
     gpu_errors_seconds: float = 3600.0

@@ -1,6 +1,8 @@
 """Remembers what causes are reckoned from, for one rank: totals and values of the last five minutes.
 
-Bounded: a mark every ten seconds for five minutes, and one of errors every five minutes for an hour.
+Bounded: thirty marks over those minutes, and one of errors every five minutes for an hour. A source may come later than
+the rank, as the process of a rank is asked for only when its ring was read: each total counts from the first mark that
+has it.
 """
 
 from __future__ import annotations
@@ -15,9 +17,7 @@ from straggler.detect.policy import Policy
 from straggler.join.view import RankView
 from straggler.model.gpu import GpuFacts
 
-_SECONDS = 300.0
-"""As the ``[5m]`` of the rules: seconds a step, which are compared with each other."""
-_SPACING = 10.0
+_MARKS = 30
 _ERROR_SPACING = 300.0
 
 PROGRAM_XIDS = frozenset({13, 31, 43, 45})
@@ -53,13 +53,14 @@ class Trail:
             marks.clear()  # another GPU, or another process: a total has fallen
             self._errors.clear()
             self._gpu = gpu
-        while len(marks) > 1 and marks[1].at <= now - _SECONDS:
+        seconds = self._policy.cause_seconds
+        while len(marks) > 1 and marks[1].at <= now - seconds:
             marks.popleft()
-        if not marks or now - marks[-1].at >= _SPACING:
+        if not marks or now - marks[-1].at >= seconds / _MARKS:
             marks.append(mark)
         errors = self._note_errors(now, view.gpu)
         recent = [kept for kept in marks if kept.at >= now - self._policy.cause_now_seconds]
-        return _lately(view, marks[0], mark, recent, errors)
+        return _lately(view, list(marks), mark, recent, errors)
 
     def _note_errors(self, now: float, gpu: GpuFacts | None) -> tuple[str, ...]:
         if gpu is None:
@@ -123,20 +124,31 @@ def _gained(first: _Mark, last: _Mark) -> dict[str, float]:
     return {name: value - first.totals[name] for name, value in last.totals.items() if name in first.totals}
 
 
-def _lately(view: RankView, first: _Mark, last: _Mark, recent: list[_Mark], errors: tuple[str, ...]) -> Lately | None:
+def _per_step(marks: list[_Mark], last: _Mark) -> dict[str, float]:
+    """What each total has gained in a step, since the first mark that has both."""
+    found: dict[str, float] = {}
+    for name, value in last.totals.items():
+        first = next((mark.totals for mark in marks if name in mark.totals and "steps" in mark.totals), last.totals)
+        steps = last.totals.get("steps", 0.0) - first.get("steps", 0.0)
+        if steps > 0:
+            found[name] = (value - first[name]) / steps
+    return found
+
+
+def _lately(
+    view: RankView, marks: list[_Mark], last: _Mark, recent: list[_Mark], errors: tuple[str, ...]
+) -> Lately | None:
     """From the oldest mark to the last, and of the GPU over the recent ones."""
-    gained = _gained(first, last)
-    steps = gained.get("steps", 0.0)
-    if steps <= 0:
+    per_step = _per_step(marks, last)
+    if "own" not in per_step and "step" not in per_step:
         return None
-    measured = steps - gained.get("unmeasured", 0.0)
-    per_step = {name: value / steps for name, value in gained.items()}
+    measured = 1.0 - per_step.get("unmeasured", 0.0)
     seen = [mark.values for mark in recent] or [last.values]
     mean = {name: fmean(values[name] for values in seen if name in values) for name in seen[-1]}
     gpu = view.gpu
     return Lately(
         step_seconds=view.rank.recent.step_mean_seconds if view.rank.recent else per_step["step"],
-        own_seconds=gained["own"] / measured if "own" in gained and measured > 0 else None,
+        own_seconds=per_step["own"] / measured if "own" in per_step and measured > 0 else None,
         now_seconds=view.rank.recent.own_mean_seconds if view.rank.recent else None,
         data_seconds=per_step["data"],
         h2d_seconds=per_step["h2d"],
@@ -167,7 +179,7 @@ def _held(first: _Mark, last: _Mark, gpu: GpuFacts | None) -> dict[str, float]:
         counted = [gained[f"held/{reason}"] / passed for reason in reasons if f"held/{reason}" in gained]
         flagged = [flags[reason] for reason in reasons if reason in flags]
         if counted or flagged:
-            held[name] = max(counted or flagged)
+            held[name] = min(1.0, max(counted or flagged))  # counters may move later than our clock
     return held
 
 

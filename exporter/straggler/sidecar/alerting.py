@@ -23,8 +23,11 @@ WAITING_TIMES = (
     "missing_seconds",
     "blind_seconds",
     "divergence_seconds",
+    "cause_seconds",
+    "cause_now_seconds",
 )
-"""What of the policy ``alerts.patience`` stretches: how long a condition must hold, never what the condition is."""
+"""What of the policy ``alerts.patience`` stretches: how long a condition must hold, and how far back its cause is
+looked for; never what the condition is."""
 
 
 class Alerting:
