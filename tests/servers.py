@@ -49,13 +49,13 @@ class Monitoring:
 @contextmanager
 def monitoring(
     directory: Path,
-    targets: Mapping[str, str],
+    targets: Mapping[str, str | Sequence[str]],
     rules: Sequence[Path],
     *,
     scrape_seconds: float = 1.0,
     evaluation_seconds: float | None = None,
 ) -> Iterator[Monitoring]:
-    """Both servers, ready, with these targets (host and port by job) and rules; stopped at the end.
+    """Both servers, ready, with these targets (host and port, or several, by job) and rules; stopped at the end.
 
     Prometheus scrapes for the first time about 5 s after its start.
     """

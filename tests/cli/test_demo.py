@@ -24,7 +24,12 @@ SLOW = Scenario(jitter=0, fault=Fault(name="slow-rank", rank=2, factor=1.5, begi
 NOTICE = Notice(
     status="firing",
     labels={"alertname": "TrainingStraggler", "severity": "warning", "rank": "2"},
-    annotations={"summary": "demo waits for rank 2", "description": "1.38x its\npeers", "runbook_url": "https://r/x"},
+    annotations={
+        "summary": "demo waits for rank 2",
+        "description": "1.38x its\npeers",
+        "cause": "Heat: SM clock 1,320 MHz",
+        "runbook_url": "https://r/x",
+    },
     received_ns=18_500_000_000,
 )
 PACE = Pace(healthy_step_seconds=0.0444, slow_step_seconds=0.0572, healthy_own_seconds=0.0341, slow_own_seconds=0.0471)
@@ -92,6 +97,32 @@ def test_slow_rank_alone_is_refused() -> None:
     assert plan_of("--ranks", "1", "--slow-factor", "1").scenario.healthy
 
 
+@pytest.mark.parametrize("name", ["bad-cable", "socket-fallback", "dcgm-frozen"])
+def test_faults_that_a_sidecar_cannot_judge_are_refused(name: str) -> None:
+    """Without Prometheus a fault of the network or of the monitoring would be waited for in vain: it is refused."""
+    with pytest.raises(ConfigError, match="needs Prometheus"):
+        plan_of("--fault", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "rank", "factor", "begins"),
+    [
+        ("thermal", 8, 2, 1980 / 1155, 1 + round(12 / 0.044)),
+        ("power-brake", 8, 2, 1530 / 382, 1 + round(12 / 0.044)),
+        ("pcie", 8, 2, 4, 1 + round(12 / 0.044)),
+        ("slow-loader", 8, 2, 7, 1 + round(12 / 0.044)),
+        ("host-cpu", 4, 2, 11, 1 + round(12 / 0.044)),
+    ],
+)
+def test_each_fault_has_its_own_strength(name: str, ranks: int, rank: int, factor: float, begins: int) -> None:
+    """A fault comes with the strength that it has in the field, unless another is asked for."""
+    scenario = plan_of("--fault", name).scenario
+
+    assert (scenario.ranks, scenario.fault.rank, scenario.fault.begins_step) == (ranks, rank, begins)
+    assert scenario.fault.factor == pytest.approx(factor)
+    assert plan_of("--fault", name, "--slow-factor", "1.3").scenario.fault.factor == 1.3
+
+
 @pytest.mark.parametrize("flag", ["--timeout", "--duration", "--slow-after"])
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "1e9"])
 def test_impossible_times_are_refused(flag: str, value: str) -> None:
@@ -109,6 +140,7 @@ def test_json_of_a_success() -> None:
     assert result["engine"] == "prometheus"
     assert result["alert"]["rank"] == 2
     assert result["seconds_to_alert"] == pytest.approx(8.5)
+    assert result["cause"] == result["expected_cause"] == "thermal"
     assert result["efficiency"]["measured"] == pytest.approx(444 / 572)
     assert result["efficiency"]["expected"] == pytest.approx(44 / 57)
     assert result["fired"] == ["TrainingStraggler"]
@@ -133,6 +165,8 @@ def test_json_of_a_healthy_run() -> None:
     assert result["slow_rank"] is None
     assert result["alert"] is None
     assert result["seconds_to_alert"] is None
+    assert result["cause"] is None
+    assert result["expected_cause"] is None
     assert result["efficiency"] == {"measured": None, "expected": None}
 
 
@@ -157,7 +191,7 @@ def test_result_compares_with_the_expected() -> None:
     assert any("step, healthy" in line and "44.4 ms" in line and "44.0 ms" in line for line in lines)
     assert any("step, slow" in line and "57.2 ms" in line and "57.0 ms" in line for line in lines)
     assert any("efficiency left" in line and "77.6%" in line and "77.2%" in line for line in lines)
-    assert lines[-1] == "rank 2 named 8.5 s after its first slow step"
+    assert lines[-1] == "rank 2 named 8.5 s after the onset; cause: thermal"
 
 
 def test_failure_is_told() -> None:

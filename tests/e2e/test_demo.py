@@ -34,6 +34,7 @@ def test_default(record_property: Callable[[str, object], None]) -> None:
     assert result["engine"] == "prometheus"
     assert result["alert"]["name"] == "TrainingStraggler"
     assert result["alert"]["rank"] == result["slow_rank"] == 2
+    assert result["cause"] == "thermal"
     assert gpu_uuid(HOSTNAME, 2) in result["alert"]["annotations"]["description"]
     assert result["step_seconds"]["expected_healthy"] == pytest.approx(0.044)
     assert result["step_seconds"]["expected_slow"] == pytest.approx(0.057)
@@ -56,7 +57,7 @@ def test_other_rank_and_factor() -> None:
 @pytest.mark.slow
 def test_healthy_run_fires_nothing() -> None:
     """Two minutes in which no rank is slow: nothing fires."""
-    done = run_demo("--json", "--slow-factor", "1")
+    done = run_demo("--json", "--fault", "none")
 
     assert done.code == 0, str(done)
     assert done.result["fired"] == []

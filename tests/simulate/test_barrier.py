@@ -88,6 +88,18 @@ def test_stop_lets_all_end_after_the_same_step(board: Board) -> None:
     assert board.stop_step == 44
 
 
+def test_no_phase_is_shorter_than_nothing(board: Board) -> None:
+    """A phase that is said to have ended before it began took no time, and the next one begins there."""
+    cell = board.cell(0)
+    cell.enter(at.FORWARD, 100)
+    cell.enter(at.IDLE, 90)
+    cell.enter(at.BACKWARD, 130)
+
+    spent = cell.spent_ns(130)
+
+    assert (spent[at.FORWARD], spent[at.IDLE], sum(spent)) == (0, 30, 30)
+
+
 def test_board_adds_up_phases(board: Board) -> None:
     """Time goes to the phase that a rank is in, the present one included."""
     cell = board.cell(0)

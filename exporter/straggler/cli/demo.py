@@ -20,6 +20,7 @@ from straggler.cli.demo_screen import make_screen
 from straggler.errors import ConfigError, SourceAbsentError, StragglerError
 from straggler.simulate.demonstration import Demonstration, Plan, Report
 from straggler.simulate.faults import KINDS, Hits
+from straggler.simulate.outcome import named_cause
 from straggler.simulate.quick_rules import find_rules
 from straggler.simulate.scenario import Fault, Scenario
 from straggler.simulate.servers import find_program
@@ -34,6 +35,7 @@ JSON_KEYS = """\
   engine              "prometheus" or "embedded"
   ranks, fault, slow_rank, slow_factor   as asked for; slow_rank is null if no rank is slower than the others
   alert               the alert that decided: name, severity, rank (number or null), labels, annotations; or null
+  cause, expected_cause   the cause that the alert names, and the one of the fault: see docs/causes.md; or null
   seconds_to_alert    from the onset, the start of the first step under the fault, to the webhook; or null
   step_seconds        healthy, slow: median step before and under the fault; expected_healthy, expected_slow
   own_seconds         healthy, slow: the same for the own time of the afflicted rank
@@ -139,6 +141,12 @@ def make_plan(arguments: argparse.Namespace) -> tuple[Plan, list[str]]:
     begins = 1 if kind.from_start else healthy.step_after(arguments.slow_after)
     scenario = replace(healthy, fault=Fault(name=arguments.fault, rank=rank, factor=factor, begins_step=begins))
     rules, notes = _choose_engine(arguments)
+    if rules is None and kind.by_rules_alone:
+        raise ConfigError(
+            "fault",
+            f"{arguments.fault} needs Prometheus and Alertmanager: a sidecar alone judges the ranks of its own node, "
+            "and not itself",
+        )
     duration = arguments.duration if arguments.duration is not None else _HEALTHY_SECONDS * scenario.healthy
     return Plan(scenario=scenario, rules=rules, timeout_seconds=arguments.timeout, duration_seconds=duration), notes
 
@@ -184,6 +192,8 @@ def as_json(report: Report) -> dict[str, Any]:
             "labels": dict(notice.labels),
             "annotations": dict(notice.annotations),
         },
+        "cause": (named_cause(notice) if notice else "") or None,
+        "expected_cause": (kind.cause if not scenario.healthy else "") or None,
         "seconds_to_alert": report.seconds_to_alert,
         "step_seconds": {
             "healthy": pace.healthy_step_seconds,

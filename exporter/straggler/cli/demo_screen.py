@@ -18,6 +18,7 @@ from rich.text import Text
 
 from straggler.cli.ranks_table import ranks_table
 from straggler.simulate.demonstration import Plan, Report, who_is_hit
+from straggler.simulate.outcome import named_cause
 from straggler.simulate.webhook import Notice
 
 _LINE_SECONDS = 4.0
@@ -50,13 +51,14 @@ class Screen:
         """Say what will happen."""
         scenario = self._plan.scenario
         self.say(f"{scenario.ranks} ranks on this machine, no GPU needed; {self._promise()}")
-        if self._plan.rules:
+        plan = self._plan
+        if plan.rules:
             self.say(
-                f"rules from {_short(self._plan.rules)}, scraped and evaluated every {self._plan.scrape_seconds:g} s; "
-                f"their times (for, windows) are divided by {self._plan.hurry:g}, nothing else is changed"
+                f"rules from {_short(plan.rules)}, evaluated every {plan.evaluation_seconds:g} s; "
+                f"their times (for, windows) are divided by {plan.hurry:g}, nothing else is changed"
             )
         else:
-            self.say(f"the sidecar judges by itself; its waiting times are divided by {self._plan.hurry:g}")
+            self.say(f"the sidecar judges by itself; its waiting times are divided by {plan.hurry:g}")
 
     def _promise(self) -> str:
         scenario = self._plan.scenario
@@ -191,8 +193,9 @@ def figures(report: Report) -> Table:
 def _success(report: Report) -> str:
     if report.seconds_to_alert is None:
         return f"nothing fired in {report.duration_seconds:.0f} s and {min(report.steps)} steps, as it should be"
-    rank = report.plan.scenario.fault.rank
-    return f"rank {rank} named {report.seconds_to_alert:.1f} s after its first slow step"
+    named = who_is_hit(report.plan.scenario)
+    cause = named_cause(report.outcome.notice) if report.outcome.notice else ""
+    return f"{named} named {report.seconds_to_alert:.1f} s after the onset{'; cause: ' if cause else ''}{cause}"
 
 
 def _short(path: Path) -> Path:

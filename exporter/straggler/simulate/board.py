@@ -86,9 +86,10 @@ class Cell:
         self._words[_ALIVE] = 0
 
     def enter(self, phase: int, now_ns: int) -> None:
-        """Leave the phase before and be in this one."""
-        if self._words[_SINCE_NS]:
-            self._words[_SPENT_NS + self._words[_PHASE]] += now_ns - self._words[_SINCE_NS]
+        """Leave the phase before and be in this one. The phase before ends no earlier than it began."""
+        if since := self._words[_SINCE_NS]:
+            now_ns = max(now_ns, since)
+            self._words[_SPENT_NS + self._words[_PHASE]] += now_ns - since
         self._words[_SINCE_NS] = now_ns
         self._words[_PHASE] = phase
 

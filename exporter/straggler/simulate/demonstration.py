@@ -25,7 +25,12 @@ _LOOK_SECONDS = 0.25
 _TABLE_SECONDS = 1.0
 _START_SECONDS = 60.0
 _NS = 1_000_000_000
-_HURRY = ("--dcgm-stale-after-seconds", "6")
+HURRY = 30.0
+"""What a demonstration's times are divided by, unless somebody wants another."""
+EVALUATION_SECONDS = 0.5
+"""What an alert tells is recorded by a chain of three groups of rules, each of which may wait for an evaluation. All
+must have passed within the shortest ``for``, which is divided down to 2 s."""
+HURRY_FLAGS = ("--dcgm-stale-after-seconds", "6")
 """The GPUs' page is made anew every 2 s instead of 30, so it is stale after 6 s instead of 90."""
 
 
@@ -41,9 +46,11 @@ class Plan:
     duration_seconds: float = 0.0
     """How long the run lasts at least; a healthy run lasts as long as this."""
     scrape_seconds: float = 1.0
-    """Between two scrapes, and between two evaluations of the rules."""
-    hurry: float = 30.0
-    """What the waiting times of rules and policy are divided by."""
+    """Between two scrapes."""
+    evaluation_seconds: float = EVALUATION_SECONDS
+    """Between two evaluations of the rules."""
+    hurry: float = HURRY
+    """What the times of rules and policy are divided by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +130,7 @@ class Demonstration:
 
     def _set_up(self, stack: ExitStack, webhook: Webhook) -> Rehearsal:
         rules = self._plan.rules
-        flags = [*_HURRY, *(() if rules else _judge_yourself(webhook.url, self._plan))]
+        flags = [*HURRY_FLAGS, *(() if rules else _judge_yourself(webhook.url, self._plan))]
         rehearsal = Rehearsal(self._scenario, self._directory, sidecar_flags=flags)
         stack.callback(rehearsal.close)
         servers = self._start_servers(rehearsal, webhook, rules) if rules else {}
@@ -147,6 +154,7 @@ class Demonstration:
             write_quick_rules(rules, copies, divide_by=self._plan.hurry, windows=True),
             alertmanager_url=alertmanager.url,
             scrape_seconds=self._plan.scrape_seconds,
+            evaluation_seconds=self._plan.evaluation_seconds,
         )
         return {prometheus.url: prometheus.process, alertmanager.url: alertmanager.process}
 

@@ -80,6 +80,11 @@ class Kind:
     cause: str = ""
     """What must be named as the cause: a value of the label ``cause``; ``""``: nothing in particular."""
 
+    @property
+    def by_rules_alone(self) -> bool:
+        """Whether only Prometheus' rules can tell: it is about several nodes, or about the sidecar's own eyes."""
+        return bool(self.alert) and self.hits is not Hits.RANK
+
 
 _COMPUTE: Final = ("forward_seconds", "backward_seconds")
 _SW_THERMAL, _HW_SLOWDOWN, _HW_POWER_BRAKE = 0x20, 0x08, 0x80  # nvml.h, nvmlClocksEventReasons
@@ -131,9 +136,9 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             cause="data_loading",
         ),
         "host-cpu": Kind(
-            says="shares its core with 6 busy threads",
+            says="shares its core with 10 busy threads",
             lengthens=("host_seconds",),
-            factor=7.0,
+            factor=11.0,
             competes=True,
             ranks=4,
             work=Work(host_seconds=0.004, forward_seconds=0.006),

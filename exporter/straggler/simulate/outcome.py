@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from straggler.detect.cause_text import NAMES
 from straggler.simulate.faults import Hits
 from straggler.simulate.scenario import Scenario
 from straggler.simulate.stage import node_name
@@ -12,6 +13,10 @@ from straggler.simulate.webhook import Notice
 
 BLAMING = frozenset({"TrainingStraggler", "TrainingNodeStraggling"})
 """Alerts that say that others wait for somebody."""
+
+
+_BY_VERDICT = {"degraded_link": "link", "slow_transport": "transport"}
+"""Alerts that are a cause themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +73,17 @@ def _mistake(scenario: Scenario, notice: Notice) -> str | None:
     for label, wanted in expected_labels(scenario).items():
         if (named := notice.labels.get(label, "")) != wanted:
             return f"{notice.name} names {label} {named or 'of nobody'}, but it is {wanted}"
+    if fault.kind.cause and (cause := named_cause(notice)) != fault.kind.cause:
+        return f"{notice.name} names {cause or 'no'} cause, but it is {fault.kind.cause}"
     return None
+
+
+def named_cause(notice: Notice) -> str:
+    """The cause that an alert gives, by its name; ``""`` if it gives none, as alerts about the monitoring do."""
+    if cause := _BY_VERDICT.get(notice.labels.get("verdict", "")):
+        return cause
+    text = notice.annotations.get("cause", "")
+    return next((name for name, words in NAMES.items() if text.startswith(words)), "")
 
 
 def expected_labels(scenario: Scenario) -> dict[str, str]:

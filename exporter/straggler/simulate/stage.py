@@ -13,17 +13,20 @@ from straggler.simulate.dcgm_text import Generation
 from straggler.simulate.fabric import Fabric
 from straggler.simulate.faults import Hits, Symptoms
 from straggler.simulate.local_http import read_local
+from straggler.simulate.nccl_log import nccl_logs
 from straggler.simulate.node import FakeNode, gpu_uuid
 from straggler.simulate.processes import Crew, Process
 from straggler.simulate.scenario import Scenario
 from straggler.simulate.servers import free_port, wait_until_ready
 
-HOSTNAME = "demo-node"
-
 
 def node_name(scenario: Scenario, node: int) -> str:
-    """Name of a node: ``demo-node`` where there is one, else ``demo-node-a``, ``demo-node-b`` and so on."""
-    return HOSTNAME if scenario.nodes == 1 else f"{HOSTNAME}-{chr(ord('a') + node)}"
+    """Name of a node: ``RUN-node`` where there is one, else ``RUN-node-a``, ``RUN-node-b`` and so on."""
+    return f"{scenario.run}-node" + ("" if scenario.nodes == 1 else f"-{chr(ord('a') + node)}")
+
+
+HOSTNAME = node_name(Scenario(), 0)
+"""Of a run that has no other name."""
 
 
 class StagedNode:
@@ -101,7 +104,8 @@ class StagedNode:
         """A run on one node has no network; the real one of this machine is none of its business."""
         if self._fabric is None:
             return ("--infiniband-enabled", "false")
-        return ("--infiniband-sys-dir", str(self._sysfs))
+        logs = nccl_logs(self._crew.directory, self.name)
+        return ("--infiniband-sys-dir", str(self._sysfs), "--nccl-logs", str(logs / "*.log"))
 
     def start_rank(self, rank: int) -> Process:
         """Start one of this node's ranks."""

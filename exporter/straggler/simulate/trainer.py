@@ -30,17 +30,18 @@ class Pace:
     """Sleeps up to planned moments, one after the other."""
 
     def __init__(self) -> None:
-        self._planned_ns = time.monotonic_ns()
+        self.planned_ns = time.monotonic_ns()
+        """When what was done last was to end, and the GPU did end it; the host may have noticed later."""
 
     def begin_step(self) -> None:
         """Go on from the plan, or from now if that is long past."""
         now = time.monotonic_ns()
-        if now - self._planned_ns > _LATE_NS:
-            self._planned_ns = now
+        if now - self.planned_ns > _LATE_NS:
+            self.planned_ns = now
 
     def spend(self, seconds: float) -> None:
         """Be busy for so long after the planned end of what was before."""
-        self.sleep_until(self._planned_ns + round(seconds * _NS))
+        self.sleep_until(self.planned_ns + round(seconds * _NS))
 
     def compute(self, seconds: float) -> None:
         """Use a processor for so long.
@@ -52,11 +53,11 @@ class Pace:
             used = time.thread_time_ns()
             while time.thread_time_ns() - used < seconds * _NS:
                 pass
-            self._planned_ns = time.monotonic_ns()
+            self.planned_ns = time.monotonic_ns()
 
     def sleep_until(self, planned_ns: int) -> None:
         """Be busy until then."""
-        self._planned_ns = planned_ns
+        self.planned_ns = planned_ns
         while (left := planned_ns - time.monotonic_ns()) > 0:
             time.sleep(left / _NS)
 
@@ -80,20 +81,16 @@ def train(directory: Path, rank: int, gpu_uuid: str) -> None:
                     with timer.phase("h2d"):
                         pace.spend(work.h2d_seconds)
                 with timer.phase("forward"):
-                    cell.enter(at.IDLE, time.monotonic_ns())
-                    pace.compute(host_seconds / 2)
-                    cell.enter(at.FORWARD, time.monotonic_ns())
+                    _launch(at.FORWARD, cell, pace, host_seconds / 2)
                     pace.spend(work.forward_seconds)
                 with timer.phase("backward"):
-                    cell.enter(at.IDLE, time.monotonic_ns())
-                    pace.compute(host_seconds / 2)
-                    cell.enter(at.BACKWARD, time.monotonic_ns())
+                    _launch(at.BACKWARD, cell, pace, host_seconds / 2)
                     pace.spend(work.backward_seconds)
                 with timer.phase("wait"):
-                    cell.enter(at.WAIT, time.monotonic_ns())
+                    _launch(at.WAIT, cell, pace)
                     pace.sleep_until(barrier.wait(step) + round(work.all_reduce_seconds * _NS))
                 with timer.phase("optimizer"):
-                    cell.enter(at.OPTIMIZER, time.monotonic_ns())
+                    _launch(at.OPTIMIZER, cell, pace)
                     pace.spend(work.optimizer_seconds)
             cell.finish_step()
     except RunEndedError:
@@ -101,6 +98,13 @@ def train(directory: Path, rank: int, gpu_uuid: str) -> None:
     finally:
         timer.close()
         cell.end()
+
+
+def _launch(phase: int, cell: Cell, pace: Pace, host_seconds: float = 0.0) -> None:
+    """Let the GPU begin something. It has been idle since the end of what was before, however late the host is."""
+    cell.enter(at.IDLE, pace.planned_ns)
+    pace.compute(host_seconds)
+    cell.enter(phase, time.monotonic_ns())
 
 
 def _log_as_nccl(directory: Path, scenario: Scenario, rank: int) -> None:
