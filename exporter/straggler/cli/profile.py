@@ -31,8 +31,8 @@ Look at the traces with `straggler inspect`.
 Exit code 0: all ranks asked have a trace (or nsys has); 1: one has none, and it is said why.
 --json prints {{"run", "ranks": [{{"rank", "peer", "state": done|refused|silent, "reason", "detail", "trace",
 "first_step", "steps", "trace_bytes"}}]}}. reason: too_soon, profiler_busy, no_space, cannot_write, no_gpu, failed,
-cannot_read (for --output); of silent ranks no_answer. trace is a path, with STRAGGLER_TRACE_DIR as the rank sees it;
-empty where nsys has the trace.
+cuda_graph, cannot_read (for --output); of silent ranks no_answer. trace is a path, with STRAGGLER_TRACE_DIR as the
+rank sees it; empty where nsys has the trace.
 """
 _NOTICE_SECONDS = 3.0
 """Until all ranks asked have seen the request: they look once a second."""

@@ -22,8 +22,8 @@ from straggler.wire import layout
 
 VERSION: Final = 1
 REQUEST_SUFFIX, ANSWER_SUFFIX, TRACE_SUFFIX = layout.PROFILE_SUFFIXES
-MAX_BYTES: Final = 4096
-"""Of a request and of an answer."""
+MAX_BYTES: Final = 8192
+"""Of a request and of an answer, which holds a path."""
 MAX_STEPS: Final = 20
 """A profiler keeps every operator of every step in memory."""
 
@@ -35,6 +35,7 @@ REASONS: Final = (
     "profiler_busy",  # the training's own profiler runs, or began to
     "no_space",  # where the trace would go
     "cannot_write",  # there either
+    "cuda_graph",  # the process replays CUDA graphs, which a profiler may crash
     "no_gpu",  # nsys is around the process, which uses no GPU
     "failed",  # the profiler itself
 )
@@ -79,7 +80,7 @@ def encode(value: Request | Answer) -> bytes:
     fields = value._asdict()
     if "detail" in fields:
         fields["detail"] = fields["detail"][:200]
-    return json.dumps({"version": VERSION, **fields}).encode()
+    return json.dumps({"version": VERSION, **fields}, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def decode_request(data: bytes) -> Request:

@@ -201,7 +201,7 @@ STRANGE: dict[str, Callable[[Path], object]] = {
     "a pipe": _pipe,
     "a second name": lambda path: os.link(path, path.with_name("again")),
     "writable by the group": lambda path: path.chmod(0o664),
-    "too long": lambda path: path.write_bytes(path.read_bytes() + b" " * 5000),
+    "too long": lambda path: path.write_bytes(path.read_bytes() + b" " * 9000),
     "no JSON": lambda path: path.write_bytes(b"profile!"),
     "of another version": lambda path: path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 9')),
     "too many steps": lambda path: path.write_bytes(path.read_bytes().replace(b'"steps": 3', b'"steps": 3000')),
@@ -400,6 +400,19 @@ def test_a_profiler_that_fails_harms_nobody(loop: Loop, where: str) -> None:
     assert "RuntimeError: kineto" in answer.detail
     assert len(loop.records()) == 9
     assert not torch.autograd._profiler_enabled()
+
+
+def test_a_process_with_cuda_graphs_is_not_profiled(loop: Loop) -> None:
+    """The end of a profile may crash it: refused, and the next request is not made to wait for a minute."""
+    loop.instrument.tracker.capture_begins()
+    loop.instrument.tracker.capture_ends()
+    for id in ("a1", "b2"):  # noqa: A001 - as the wire calls it
+        loop.ask(id)
+        loop.steps(3)
+        answer = loop.answer()
+
+        assert answer is not None
+        assert (answer.id, answer.state, answer.reason) == (id, "refused", "cuda_graph")
 
 
 def test_limits_are_what_the_documents_say() -> None:

@@ -288,12 +288,12 @@ def test_a_formula_that_fails_harms_nobody(
     put_in: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error in torch's own table ends the count, not the training."""
-    from torch.utils.flop_counter import flop_registry
+    from straggler.hook.torch.flops import FORMULAS
 
     def broken(*_args: Any, **_kwargs: Any) -> int:
         raise RuntimeError("a formula")
 
-    monkeypatch.setitem(flop_registry, torch.ops.aten.mm, broken)
+    monkeypatch.setitem(FORMULAS, torch.ops.aten.mm, broken)
     instrument = put_in(FLOPS_PER_STEP="count")
     train(Net(), steps=7)
 
@@ -378,6 +378,19 @@ def test_a_communication_hook_makes_the_bytes_unknown(put_in: Any, group: None) 
     instrument = put_in()
     model = nn.parallel.DistributedDataParallel(Net())
     model.register_comm_hook(None, fp16_compress_hook)
+    train(model, steps=4)
+
+    assert [step.flags & layout.FLAG_ALLREDUCE for step in ring(instrument)] == [0, 0, 0]
+
+
+def test_a_module_that_only_looks_like_a_ddp_has_unknown_bytes(put_in: Any) -> None:
+    """Other libraries' wrappers have the same attribute and not what is behind it: unknown, and we stay in."""
+    instrument = put_in()
+    model = Net()
+    model.require_backward_grad_sync = True
+    instrument.watch_model(model)
+    instrument.throughput.runs_forward(model)
+    instrument.throughput.reduces()
     train(model, steps=4)
 
     assert [step.flags & layout.FLAG_ALLREDUCE for step in ring(instrument)] == [0, 0, 0]

@@ -19,12 +19,17 @@ from typing import Any
 
 import torch
 from torch.utils import _python_dispatch as dispatch
-from torch.utils.flop_counter import flop_registry
+from torch.utils import flop_counter
+from torch.utils._pytree import tree_map
 
 from straggler.hook.guard import attempt
 
 COUNTED_STEP = 3
 """Steps before it warm up: algorithms are tried out, optimizers make their state, the compiler compiles."""
+_TAKES_TENSORS = hasattr(flop_counter, "flop_registry")
+"""torch 2.1 has another table, whose formulas take shapes."""
+FORMULAS: dict[Any, Callable[..., int]] = flop_counter.flop_registry if _TAKES_TENSORS else flop_counter.flop_mapping
+"""Torch's own table: operator to the operations that it takes."""
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -117,11 +122,15 @@ class _Counting(dispatch.TorchDispatchMode):  # type: ignore[misc]  # unknown to
         if packet is None:
             self.problem = f"the operator {func} runs others that cannot be seen"
             return
-        formula = flop_registry.get(packet)
+        formula = FORMULAS.get(packet)
         if formula is None:
             return
         strange = [kind for kind in types if kind not in _PLAIN]
         if strange:
             self.problem = f"{packet} ran on a {strange[0].__name__}, whose shape is not what this rank computes"
             return
-        self.flops += formula(*args, **kwargs, out_val=result)
+        if _TAKES_TENSORS:
+            self.flops += formula(*args, **kwargs, out_val=result)
+        else:
+            args, kwargs, shape = tree_map(flop_counter.get_shape, (args, kwargs, result))
+            self.flops += formula(*args, **kwargs, out_shape=shape)

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 _LOOK_EVERY_NS = 1_000_000_000
 _GAP_NS = 60_000_000_000
 _MOST_SECONDS = 60
+_GRAPHS = NoProfileError(
+    "cuda_graph", "this process replays CUDA graphs, and the end of a profile may crash such a process"
+)
+"""torch says so where it works around it for its own compiler: the tracing library is torn down and set up again."""
 TRACE_DIRECTORY_VARIABLE = "STRAGGLER_TRACE_DIR"
 
 
@@ -132,9 +136,10 @@ class Profiler:
         self._until = now + _MOST_SECONDS * 1_000_000_000
         self.is_on = True
         profiling = self._make()
-        error = attempt(profiling.start)
+        error = _GRAPHS if self._tracker.has_graphs else attempt(profiling.start)
         if error is not None:
             self._refuse(error)
+            self._request = None
         else:
             self._running = profiling
             self._answer(profile.RUNNING)
@@ -162,8 +167,7 @@ class Profiler:
                 self._answer(profile.DONE, trace=told, steps=marked, trace_bytes=sizes[0] or 0)
         if error is not None:
             self._refuse(error)
-        else:
-            self._end()
+        self._end()
 
     def _path(self) -> str:
         stem = "" if self._mailbox is None else self._mailbox.stem
@@ -179,7 +183,6 @@ class Profiler:
         )
         self._tracker.warn("profiler", f"no profile was made: {detail}")
         self._answer(profile.REFUSED, reason, detail)
-        self._end()
 
     def _end(self) -> None:
         self._request = self._running = None

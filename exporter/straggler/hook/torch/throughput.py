@@ -115,16 +115,21 @@ class Throughput:
         self._flops_per_step: float | None = None
         self.count: FlopCount | None = None
         if environment.get("STRAGGLER_FLOPS_PER_STEP", "").strip().lower() == COUNT:
-            from straggler.hook.torch.flops import FlopCount  # noqa: PLC0415 - only where chosen
-
-            self.count = FlopCount(lambda: tracker.opaque, tracker.warn)
-            tracker.on_stop.append(self.count.stop)
+            self._count_flops()
         else:
             self._flops_per_step = _number(environment, "STRAGGLER_FLOPS_PER_STEP", tracker.warn)
         self._reduced: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
         """Bytes of the gradients of each DistributedDataParallel; ``None``: unknown."""
         self._armed: weakref.WeakSet[Any] = weakref.WeakSet()
         """Those that ran forward, so that their coming backward reduces."""
+
+    @guarded
+    def _count_flops(self) -> None:
+        from straggler.hook.torch.flops import FlopCount  # noqa: PLC0415 - only where chosen
+
+        tracker = self._tracker
+        self.count = FlopCount(lambda: tracker.opaque, tracker.warn)
+        tracker.on_stop.append(self.count.stop)
 
     @property
     def wants_batches(self) -> bool:
@@ -186,7 +191,9 @@ class Throughput:
         """A backward begins that waits for peers at its end."""
         for module in list(self._armed):
             if module not in self._reduced:
-                self._reduced[module] = gradient_bytes(module)
+                counts: list[int | None] = []
+                attempt(lambda: counts.append(gradient_bytes(module)))  # noqa: B023 - it is called at once
+                self._reduced[module] = counts[0] if counts else None
             count = self._reduced[module]
             if count is not None:
                 self._added["allreduce_bytes"] = self._added.get("allreduce_bytes", 0) + count

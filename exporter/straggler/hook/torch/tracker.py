@@ -57,6 +57,7 @@ class Tracker:
         """Called in the training thread between two steps, with how many have ended: the number of the last one."""
         self.opaque = ""
         """Why the operators of a step cannot be seen, once that is so."""
+        self.has_graphs = False
         self.on_stop: list[Callable[[], None]] = []
         """How to take back what ``patches`` does not know of."""
         self._reporter = Reporter()
@@ -264,7 +265,7 @@ class Tracker:
     @guarded
     def capture_begins(self) -> None:
         """A CUDA graph is captured from now on."""
-        self.opaque = "parts of it are CUDA graphs"
+        self.opaque, self.has_graphs = "parts of it are CUDA graphs", True
         self._captures += 1
 
     @guarded
