@@ -96,7 +96,7 @@ EXPECTED: dict[str, tuple[list[float], set[float]]] = {
     "run_port:network_rate_bytes_per_second:share_of_peers": ([0, MEDIAN, P.network_peer_nodes], set()),
     "port:network_port:degraded": ([0, 0, 1, 1, 1, P.network_rate_ratio, P.network_rate_ratio], set()),
     "port:network_port:errors": (
-        [P.network_flaps] * 4 + [P.network_symbol_errors] * 2,
+        [P.network_flaps] * 8 + [P.network_symbol_errors] * 4,
         {P.network_errors_seconds, P.network_errors_fast_seconds},
     ),
     "node:network_port:bad_count": ([], set()),
