@@ -221,3 +221,11 @@ def test_too_many_communicators_drop_the_smallest() -> None:
 
     assert [facts.nranks for facts in book.facts()] == [1024]
     assert book.take_refused() == {"too_many_communicators": MAX_COMMUNICATORS + 1}
+
+
+def test_a_line_of_many_is_refused() -> None:
+    """No pipe mixes so many; whoever repeats NCCL's words a thousand times in a line shall not cost a second."""
+    book = LogBook()
+    book.hear(["n:1:2 [0] NCCL INFO Using network IB " * 1000])
+
+    assert (list(book.facts()), book.take_refused()) == ([], {"crowded_line": 1})

@@ -54,6 +54,9 @@ class LogBook:
     def take_refused(self) -> Counter[str]:
         """What was refused since the last time, by ``reasons.NCCL_REASONS``."""
         refused, self._refused = self._refused, Counter()
+        if self._reader.crowded:
+            refused["crowded_line"] += self._reader.crowded
+            self._reader.crowded = 0
         for process in self._processes.values():
             if process.refused:
                 refused["too_many_communicators"] += process.refused

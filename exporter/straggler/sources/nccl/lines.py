@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 INFO: Final = "INFO"
@@ -17,9 +18,13 @@ WARN: Final = "WARN"
 
 MAX_TEXT: Final = 2048
 """NCCL's buffer holds 1,024."""
+MAX_SPEAKERS: Final = 32
+"""In one line."""
 _MAX_PREFIX: Final = 400
 _MAX_HOSTS: Final = 256
 
+# node-a:26799:27025 [0] NCCL INFO Using network IB        (all versions: alone in its line, as nearly all of them are)
+_PLAIN = re.compile(r"([\w.-]{1,255}):(\d{1,10}):(\d{1,10}) \[(-?\d{1,4})\] NCCL INFO (.*)", re.ASCII)
 _ANSI = re.compile(r"\x1b?\[[0-9;]{0,16}m")
 _TOKEN = re.compile(r"NCCL (INFO|WARN) ?")
 # transport/net_ib.cc:2245            (before NCCL WARN; ib_plugin.c:1615 where a plugin speaks)
@@ -82,15 +87,28 @@ class LineReader:
     """Takes a file's lines one by one. It remembers hosts, to find them again where lines ran together."""
 
     def __init__(self) -> None:
+        self.crowded = 0
+        """Lines that were refused, since more speak in them than can have run together."""
         self._hosts: set[str] = set()
 
     def read(self, line: str) -> Iterator[Line]:
         """Give what NCCL says in one line of the file: nothing, one thing, or several that ran together."""
+        if "NCCL" not in line and "NET/" not in line:
+            return
+        plain = _PLAIN.match(line)
+        if plain is not None and line.find("NCCL ", plain.start(5)) < 0:
+            host, pid, tid, device, text = plain.groups()
+            self._know(host)
+            yield Line(INFO, text[:MAX_TEXT].strip(), host, int(pid), int(tid), int(device))
+            return
         if "\x1b" in line or "[0m" in line:
             line = _ANSI.sub("", line)
-        tokens = list(_TOKEN.finditer(line))
+        tokens = list(islice(_TOKEN.finditer(line), MAX_SPEAKERS + 1))
         if not tokens:
             yield from _bare(line)
+            return
+        if len(tokens) > MAX_SPEAKERS:
+            self.crowded += 1
             return
         speakers = [self._who(line, token.start(), after) for token, after in zip(tokens, _ends(tokens), strict=True)]
         for index, (token, who) in enumerate(zip(tokens, speakers, strict=True)):
@@ -127,11 +145,14 @@ class LineReader:
         sure, glued = self._sure(host, before, is_clean=is_clean)
         return _Who(sure, int(pid), int(tid), device, start + len(before) + glued)
 
+    def _know(self, host: str) -> None:
+        if len(self._hosts) < _MAX_HOSTS:
+            self._hosts.add(host)
+
     def _sure(self, host: str, before: str, *, is_clean: bool) -> tuple[str, int]:
         """The host as far as it is sure, and how many characters of another line are glued to it."""
         if is_clean or host in self._hosts:
-            if len(self._hosts) < _MAX_HOSTS:
-                self._hosts.add(host)
+            self._know(host)
             return host, 0
         known = [name for name in self._hosts if name and host.endswith(name)]
         if known:

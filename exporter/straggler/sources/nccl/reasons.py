@@ -15,6 +15,7 @@ NCCL_REASONS: Final = (
     "no_nccl_lines",  # a log that says nothing of NCCL, for a while: is NCCL_DEBUG=INFO set?
     "skipped",  # written faster than it is read, or long already when it was first seen: its middle was left out
     "long_line",  # a line that never ends
+    "crowded_line",  # a line in which more processes speak than can have run together
     "cut_line",  # a line about a channel that ends too early
     "too_many_processes",  # in one log
     "too_many_communicators",  # in one process
