@@ -2,11 +2,13 @@
 # make test    everything that decides whether a change may land
 # make check   the quick loop, under two minutes: no GPU, no servers
 # make test-torch  the tests of the PyTorch hook on the oldest and the newest torch (several GB)
+# make test-adapters  the adapters with the real Lightning, transformers and Accelerate, in build/adapters (1.2 GB)
 # make bench   the budgets of the hook and the sidecar, side by side with the alternatives
 # make dashboards          writes dashboards/*.json from dashboards/src
 # make dashboards-test     the dashboards' own tests: source, schema, lint, every query against a real Prometheus
 # make dashboards-preview  draws them with Grafana's libraries in Chromium; needs node; pictures in build/pictures
 # make verdicts  how often the verdicts are right: docs/verdicts.md, about ten minutes
+# make causes  how often the cause of a slow rank is named rightly: docs/causes.md, about ten minutes
 # make bench-rules  what the rules cost in Prometheus and VictoriaMetrics with up to 16,384 ranks: docs/scale.md, twelve minutes
 # make deploy-test  the deploy files before Helm, Kubernetes' schemas, systemd, hadolint, shellcheck (downloads 470 MB)
 # make faults  what training and the page do under each fault, as a table; five minutes
@@ -46,14 +48,24 @@ test: servers lint types imports
 test-torch:
 	@.ci/test-torch
 
+.PHONY: test-adapters
+test-adapters: build/adapters/.installed
+	build/adapters/bin/python -m pytest -q tests/adapters
+build/adapters/.installed: pyproject.toml constraints.txt
+	$${PYTHON:-python3} -m venv build/adapters
+	build/adapters/bin/python -m pip install -q -c constraints.txt -e '.[adapter-tests]'
+	@touch $@
+
 bench: env
 	$(VENV)/python tests/bench/hook.py
 	$(VENV)/python tests/bench/sidecar.py
 	$(VENV)/python -c 'import torch' 2>/dev/null && $(VENV)/python tests/bench/torch.py || echo 'no torch here: its bench is skipped'
 
-.PHONY: verdicts bench-rules
+.PHONY: verdicts causes bench-rules
 verdicts: servers
 	PYTHONPATH=tests $(VENV)/python -m scenarios.suite
+causes: servers
+	PYTHONPATH=tests $(VENV)/python -m scenarios.attribution.table
 bench-rules: servers
 	$(VENV)/python tests/bench/rules.py --write
 

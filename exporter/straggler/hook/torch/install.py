@@ -80,6 +80,16 @@ class Instrument:
         phases.watch_forward(self._evaluation, model)
 
     @guarded
+    def watch_checkpoint(self, owner: Any, name: str) -> None:
+        """See the saving of a framework that writes more than what ``torch.save`` gave it: ``owner.name`` saves."""
+        phases.watch_checkpoint(self.tracker, owner, name)
+
+    @guarded
+    def evaluation_ends(self) -> None:
+        """Training goes on; for frameworks that put the model back into training mode without telling it."""
+        self._evaluation.ends()
+
+    @guarded
     def watch_optimizer(self, optimizer: Any) -> None:
         """See the steps of an object that is no ``torch.optim.Optimizer``; those are seen anyway."""
         boundaries.watch_step(self.tracker, optimizer)

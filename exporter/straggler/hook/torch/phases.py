@@ -29,13 +29,25 @@ def install(tracker: Tracker) -> None:
     patches.replace(dataloader._BaseDataLoaderIter, "__next__", lambda original: _loading(tracker, original))  # noqa: SLF001 - the public DataLoader makes this iterator, whose type users see
     patches.replace(torch, "save", lambda original: _timed(tracker, _CHECKPOINT, original))
     late.when_imported(tracker, "torch.distributed.checkpoint.state_dict_saver", _install_distributed_checkpoint)
+    late.when_imported(tracker, "safetensors.torch", _install_safetensors)
 
 
 def _install_distributed_checkpoint(tracker: Tracker, module: Any) -> None:
     # ``save`` looks its helper up each time, so whoever imported ``save`` before us is seen as well.
     for owner in (module, torch.distributed.checkpoint):
         for name in ("save", "async_save", "_save_state_dict"):
-            patches.replace(owner, name, lambda original: _timed(tracker, _CHECKPOINT, original))
+            watch_checkpoint(tracker, owner, name)
+
+
+def _install_safetensors(tracker: Tracker, module: Any) -> None:
+    # ``save_file`` is imported by name long before; what it is made of (names differ by version) it looks up each time.
+    for name in ("_flatten", "_flatten_as_ptr", "serialize", "serialize_file"):
+        watch_checkpoint(tracker, module, name)
+
+
+def watch_checkpoint(tracker: Tracker, owner: Any, name: str) -> None:
+    """Count the time in a function of a framework's, by which it saves, as checkpoint."""
+    patches.replace(owner, name, lambda original: _timed(tracker, _CHECKPOINT, original))
 
 
 def watch_forward(evaluation: Evaluation, module: Any) -> None:

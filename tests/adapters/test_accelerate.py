@@ -1,0 +1,30 @@
+"""Accelerate, the real one: two ranks, with the adapter and without."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from framework_jobs import check, finished, run
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+JOB = Path(__file__).parent / "accelerate_job.py"
+
+
+@pytest.mark.parametrize("how", ["adapter", "plain"])
+def test_the_slow_rank_is_found(rings: Path, tmp_path: Path, how: str) -> None:
+    """By either way into the process; the adapter alone says goodbye where training ends, the process does not."""
+    run(rings, tmp_path, sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", JOB, how)
+
+    assert finished(check(rings, batches=2)) == (how == "adapter")
+
+
+def test_its_launcher_is_no_rank(rings: Path, tmp_path: Path) -> None:
+    """What ``accelerate launch`` starts on a CPU is one process, and one ring."""
+    flags = ["--cpu", "--num_processes=1", "--num_machines=1", "--mixed_precision=no", "--dynamo_backend=no"]
+    run(rings, tmp_path, sys.executable, "-m", "accelerate.commands.launch", *flags, JOB, "plain")
+
+    assert len(list(rings.iterdir())) == 1
