@@ -13,7 +13,7 @@ from demo_command import run_demo
 from servers import crew_logs, monitoring, program
 from straggler.simulate.demonstration import EVALUATION_SECONDS, HURRY, HURRY_FLAGS
 from straggler.simulate.faults import KINDS
-from straggler.simulate.outcome import Outcome, decide, named_cause
+from straggler.simulate.outcome import BLAMING, Outcome, decide, named_cause
 from straggler.simulate.quick_rules import find_rules, write_quick_rules
 from straggler.simulate.rehearsal import Rehearsal
 from straggler.simulate.scenario import Fault, Scenario
@@ -139,17 +139,24 @@ def test_rank_is_named_with_its_cause(
     assert named_cause(notice) == KINDS[name].cause
 
 
-@pytest.mark.parametrize("name", ["bad-cable", "socket-fallback"])
-def test_network_is_named_and_no_rank(
-    name: str, other_acts: dict[str, Act], record_property: Callable[[str, object], None]
-) -> None:
-    """A fault of the network slows all ranks alike: the alert names the node, and nobody is called a straggler."""
-    notice = check(name, other_acts[name], record_property)
+def test_bad_cable(other_acts: dict[str, Act], record_property: Callable[[str, object], None]) -> None:
+    """A cable that has lost lanes slows all ranks alike: the alert names node and port, and no rank is blamed."""
+    notice = check("bad-cable", other_acts["bad-cable"], record_property)
 
-    assert notice.labels["run"] == name
-    assert notice.labels["rank_node"] == f"{name}-node-b"
-    assert "TrainingStraggler" not in other_acts[name].fired
-    assert "TrainingNodeStraggling" not in other_acts[name].fired
+    assert notice.labels["run"] == "bad-cable"
+    assert notice.labels["rank_node"] == "bad-cable-node-b"
+    assert "mlx5_1 port 1" in notice.annotations["description"]
+    assert not BLAMING & set(other_acts["bad-cable"].fired)
+
+
+def test_socket_fallback(other_acts: dict[str, Act], record_property: Callable[[str, object], None]) -> None:
+    """All ranks of a job take one network: the alert is about the run and the adapters that lie idle, not of a rank."""
+    notice = check("socket-fallback", other_acts["socket-fallback"], record_property)
+
+    assert notice.labels["run"] == "socket-fallback"
+    for node in ("socket-fallback-node-a", "socket-fallback-node-b"):
+        assert f"{node} although mlx5_0 port 1" in notice.annotations["description"]
+    assert not BLAMING & set(other_acts["socket-fallback"].fired)
 
 
 def test_frozen_page_blinds_and_blames_nobody(

@@ -216,10 +216,14 @@ class Demonstration:
 
 
 def who_is_hit(scenario: Scenario) -> str:
-    """The afflicted rank, or its node."""
+    """The afflicted rank, node, run or source."""
     fault = scenario.fault
     if fault.kind.hits is Hits.RANK:
         return f"rank {fault.rank}"
+    if fault.kind.hits is Hits.NOBODY:
+        return "source dcgm"
+    if fault.kind.symptoms.over_sockets:
+        return f"run {scenario.run}"
     return f"node {node_name(scenario, scenario.node_of(fault.rank))}"
 
 

@@ -161,7 +161,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         # One Ethernet adapter of 100 Gb/s, instead of four for InfiniBand of 400 each.
         "socket-fallback": Kind(
-            says="finds no InfiniBand, as its image lacks a library: NCCL takes sockets",
+            says="goes over sockets: its image lacks libibverbs",
             hits=Hits.EXCHANGE,
             lengthens=("all_reduce_seconds",),
             factor=4 * 400 / 100,
@@ -172,7 +172,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             cause="transport",
         ),
         "dcgm-frozen": Kind(
-            says="is seen through a page that has frozen",
+            says="freezes: the page about the GPUs repeats itself",
             hits=Hits.NOBODY,
             symptoms=Symptoms(frozen=True),
             alert="StragglerExporterBlind",
