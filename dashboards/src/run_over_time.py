@@ -112,15 +112,13 @@ def throughput() -> list[Json]:
             40,
             "Throughput",
             "Tokens a second (left) and model floating point operations a second (right), summed over the ranks, where "
-            "the training loop says them. Both fall by the share lost when a straggler appears. Divide the operations "
-            "by GPUs and peak for the MFU.",
+            "the training says them or the hook sees them. Both fall by the share lost when a straggler appears.",
             [
                 query(f"sum(run:training_tokens:per_second{{{RUN_LEVEL}}})", "tokens"),
-                query(f"sum(max by (cluster, rank) (rate(training_flops_total{{{RUN}}}{_RATE})))", "operations"),
+                query(f"sum(run:training_flops:per_second{{{RUN_LEVEL}}})", "operations"),
             ],
             unit="short",
             low=0,
-            points=150,  # the second query reads a counter of every rank
             overrides=[
                 override("tokens", color=fixed("green"), unit="short", custom__axisLabel="tokens/s"),
                 override("operations", color=fixed("purple"), unit="flops", custom__axisPlacement="right"),
@@ -149,10 +147,13 @@ def throughput() -> list[Json]:
             42,
             "Reported against useful utilization",
             "Reported (GPU_UTIL) counts a GPU that waits in a collective as busy; useful (SM_ACTIVE) counts cycles in "
-            "which work was resident. The red area is paid for and not used; it widens when a straggler appears.",
+            "which work was resident. The red area is paid for and not used; it widens when a straggler appears. Of peak "
+            "(MFU) is what the model computes, as a share of what its GPUs could in bfloat16; it takes operations that "
+            "are known and a known peak for each GPU.",
             [
                 query(f"max(run:training_gpu_utilization_ratio:mean{{{RUN_LEVEL}}})", "reported"),
                 query(f"max(run:training_gpu_sm_active_ratio:mean{{{RUN_LEVEL}}})", "useful"),
+                query(f"max(run:training_flops:mfu_ratio{{{RUN_LEVEL}}})", "of peak (MFU)"),
             ],
             unit="percentunit",
             low=0,
@@ -160,6 +161,7 @@ def throughput() -> list[Json]:
             overrides=[
                 override("reported", color=fixed("red"), custom__fillBelowTo="useful", custom__fillOpacity=20),
                 override("useful", color=fixed("green")),
+                override("of peak (MFU)", color=fixed("purple")),
             ],
         ),
         timeseries(
