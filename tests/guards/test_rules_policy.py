@@ -142,6 +142,7 @@ EXPECTED: dict[str, tuple[list[float], set[float]]] = {
     "TrainingSlowNetwork-info": ([0, P.network_share], set()),
     "TrainingUtilizationDivergence-warning": ([P.divergence_gap, P.divergence_utilization], {TREND}),
     "TrainingGpuThrottled-warning": ([P.throttled_share], {TREND}),
+    "TrainingGpuDegraded-warning": ([0], set()),
     "TrainingLinkDegraded-warning": ([0, 1], set()),
     "run_node:training_nccl_channels:over_sockets": ([0, 0, 0, 1], set()),
     "run_node:training_nccl_gdr_ratio:lacking": ([0, 0, P.gdr_peer_ratio], set()),
@@ -168,6 +169,7 @@ HOLDS: dict[str, float] = {
     "TrainingSlowNetwork-info": P.job_for_seconds,
     "TrainingUtilizationDivergence-warning": P.divergence_seconds,
     "TrainingGpuThrottled-warning": P.job_for_seconds,
+    "TrainingGpuDegraded-warning": P.warning_for_seconds,
     "TrainingLinkDegraded-warning": P.job_for_seconds,
     "TrainingSlowTransport-warning": P.job_for_seconds,
     "TrainingHung-critical": 0.0,  # the state has waited already

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import NAMESPACE_OID, uuid5
 
-from scenarios.vocabulary import Gpus, NarrowLink, Scenario, Throttled
+from scenarios.vocabulary import Faulty, Gpus, NarrowLink, Scenario, Throttled
 from straggler.model.gpu import GpuFacts, GpuKey
 
 _REASONS = ("sw_power_cap", "sw_thermal", "hw_thermal", "hw_power_brake")
@@ -49,4 +49,18 @@ def _gpu(scenario: Scenario, says: Gpus, minute: float, rank: int, generation: i
             values["pcie_link_width"] = 8.0
         if isinstance(trouble, Throttled) and trouble.rank == rank:
             held[trouble.reason] += trouble.share * max(0.0, minute - trouble.begins) * 60
-    return GpuFacts(key=key, values=values, clocks_event_seconds=held, gpu=rank % scenario.per_node)
+    return GpuFacts(
+        key=key,
+        values=values,
+        clocks_event_seconds=held,
+        xid_events=_xids(scenario, minute, rank),
+        gpu=rank % scenario.per_node,
+    )
+
+
+def _xids(scenario: Scenario, minute: float, rank: int) -> dict[int, float]:
+    seen: dict[int, float] = {}
+    for trouble in scenario.troubles:
+        if isinstance(trouble, Faulty) and trouble.rank == rank and minute >= trouble.begins:
+            seen[trouble.xid] = seen.get(trouble.xid, 0.0) + 1 + (minute - trouble.begins) // trouble.every
+    return seen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scenarios.vocabulary import (
     Everywhere,
+    Faulty,
     Gpus,
     Hang,
     Kill,
@@ -33,6 +34,7 @@ _KINDS: dict[str, tuple[type[Trouble], ...]] = {
     "missing_rank": (Unseen,),
     "blind": (Unseen, Unmeasured, Gpus),
     "throttled_gpu": (Throttled,),
+    "degraded_gpu": (Faulty,),
     "degraded_link": (NarrowLink,),
     "utilization_divergence": (Gpus,),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scenarios.vocabulary import (
     Expect,
+    Faulty,
     Gap,
     Gpus,
     NarrowLink,
@@ -128,6 +129,11 @@ SLOWNESS: tuple[Scenario, ...] = (
         name="hot GPU, slow",
         troubles=(Slow(ranks=(3,), factor=1.30), Gpus(), Throttled(rank=3, reason="hw_thermal")),
         expect=(*_both(3), Expect("throttled_gpu", "warning", "3")),
+    ),
+    Scenario(
+        name="slow, with memory errors",
+        troubles=(Slow(ranks=(5,), factor=1.40), Gpus(), Faulty(rank=5, xid=92)),
+        expect=(*_both(5), Expect("degraded_gpu", "warning", "5")),
     ),
     Scenario(
         name="slow, with half of the PCIe lanes",

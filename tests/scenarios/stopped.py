@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scenarios.vocabulary import (
     Expect,
+    Faulty,
     Gpus,
     Hang,
     Kill,
@@ -96,6 +97,17 @@ STOPPED: tuple[Scenario, ...] = (
         name="half of the PCIe lanes",
         troubles=(Gpus(), NarrowLink(rank=2)),
         expect=(Expect("degraded_link"),),
+        paged=False,
+    ),
+    Scenario(
+        name="contained memory errors",
+        troubles=(Gpus(), Faulty(rank=6)),
+        expect=(Expect("degraded_gpu", "warning", "6"),),
+        paged=False,
+    ),
+    Scenario(
+        name="a program's XID",
+        troubles=(Gpus(), Faulty(rank=6, xid=31)),
         paged=False,
     ),
     Scenario(

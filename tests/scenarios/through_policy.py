@@ -47,5 +47,6 @@ def _about(verdict: Verdict) -> str:
         "straggling_node": verdict.node,
         "heavy_stage": verdict.peer_group,
         "throttled_gpu": verdict.rank,
+        "degraded_gpu": verdict.rank,
     }.get(verdict.verdict)
     return "" if subject is None else str(subject)

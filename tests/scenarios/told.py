@@ -10,6 +10,7 @@ _ABOUT = {
     "straggling_node": "rank_node",
     "heavy_stage": "peer_group",
     "throttled_gpu": "rank",
+    "degraded_gpu": "rank",
     "blind": "reason",
 }
 """The label that tells what a verdict is about."""

@@ -219,6 +219,16 @@ class Throttled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Faulty:
+    """The GPU of a rank reports an XID, once every so many minutes."""
+
+    rank: int
+    xid: int = 94
+    begins: float = ONSET
+    every: float = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowLink:
     """The GPU of a rank has half of its PCIe lanes."""
 
@@ -247,6 +257,7 @@ Trouble = (
     | Unmeasured
     | Gpus
     | Throttled
+    | Faulty
     | NarrowLink
 )
 

@@ -67,6 +67,25 @@ def throttled_gpu(run: str, ranks: Sequence[RankSample], policy: Policy) -> list
     return verdicts
 
 
+def degraded_gpu(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
+    """The GPU of a living rank has reported errors in the last hour, or waits for a reset to remap memory."""
+    return [
+        Verdict(
+            verdict="degraded_gpu",
+            severity=WARNING,
+            run=run,
+            peer_group=rank.peer_group,
+            rank=rank.rank,
+            node=rank.node,
+            gpu_uuid=rank.gpu_uuid,
+            evidence=f"its GPU reported in the last hour: {', '.join(rank.lately.errors)}",
+            impact="the rank may fail or compute more slowly at any time, and all others with it",
+        )
+        for rank in ranks
+        if rank.alive and rank.lately is not None and rank.lately.errors
+    ]
+
+
 def degraded_link(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
     """The GPU's PCIe link has fewer lanes than it could. The generation is not judged: it drops when idle."""
     return [

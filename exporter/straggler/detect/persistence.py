@@ -49,6 +49,7 @@ def patience(verdict: Verdict, policy: Policy) -> Patience:
         "crash": policy.crash_for_seconds,
         "missing_rank": policy.missing_seconds,
         "blind": policy.blind_seconds,
+        "degraded_gpu": policy.warning_for_seconds,
         "utilization_divergence": policy.divergence_seconds,
     }
     if verdict.verdict in holds:

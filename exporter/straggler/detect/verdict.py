@@ -23,6 +23,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     "missing_rank": (),
     "utilization_divergence": (),
     "throttled_gpu": ("rank", "node"),
+    "degraded_gpu": ("peer_group", "rank", "node"),
     "degraded_link": ("rank", "node"),
     "slow_transport": ("reason",),
     "blind": ("source", "reason"),

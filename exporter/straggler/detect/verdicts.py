@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from straggler.detect.blindness import blind, missing_rank
-from straggler.detect.hardware import degraded_link, degraded_ports, throttled_gpu, utilization_divergence
+from straggler.detect.hardware import degraded_gpu, degraded_link, degraded_ports, throttled_gpu, utilization_divergence
 from straggler.detect.policy import DEFAULT, Policy
 from straggler.detect.regression import Level, level, slow_everywhere, slow_transport
 from straggler.detect.sample import RankSample
@@ -68,6 +68,7 @@ def _judge_run(run: str, ranks: Sequence[RankSample], policy: Policy, before: Le
         *poor_transport(run, ranks, now, policy),
         *utilization_divergence(run, ranks, policy),
         *throttled_gpu(run, ranks, policy),
+        *degraded_gpu(run, ranks),
         *degraded_link(run, ranks),
         *degraded_ports(run, ranks),
         *blind(run, ranks, policy),

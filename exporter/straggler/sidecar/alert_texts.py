@@ -115,6 +115,14 @@ _BY_VERDICT: dict[str, AlertText] = {
         "Heat, a power brake of the rack, or a fault that the GPU protects itself from.",
         "On {node} look at `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` for this GPU and its neighbours.",
     ),
+    "degraded_gpu": AlertText(
+        "TrainingGpuDegraded",
+        "infrastructure",
+        "The GPU of rank {rank} of {run} reports errors",
+        "Memory that fails (ECC, row remapping), an NVLink, or the GPU's own controller; the XID's number says which.",
+        "On {node}: `dmesg -T | grep -i xid`, then `nvidia-smi -q -d ECC,ROW_REMAPPER`. Take the node out at the next "
+        "checkpoint if a reset is pending or the error comes again.",
+    ),
     "degraded_link": AlertText(
         "TrainingLinkDegraded",
         "infrastructure",
