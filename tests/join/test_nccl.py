@@ -132,6 +132,14 @@ def test_logs_of_root_are_believed() -> None:
     assert linked([rank()], [facts], trusted=(0,)).by_rank == {RankKey("r", 0): facts}
 
 
+def test_a_log_among_the_rings_speaks_for_the_ring_beside_it() -> None:
+    """Every pod is root in its own directory, and may write any host and process into its log."""
+    ranks = [rank_facts(0, identity=identity(0), pid=41, uid=0, directory="team-a/1")]
+    own, forged = log(uid=0, directory="team-a/1"), log(uid=0, directory="team-b/2", written=200.0)
+
+    assert linked(ranks, [own, forged], trusted=(0,)) == Linked({RankKey("r", 0): own}, {"stranger": 1})
+
+
 def test_the_freshest_log_speaks() -> None:
     """An earlier attempt under the same number, or the same lines in a second file."""
     old, new = log(path="/l/old", written=50.0), log(path="/l/new", version="2.21.5")

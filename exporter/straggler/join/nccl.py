@@ -8,7 +8,8 @@ no process that could be compared: there, the number among all ranks must be the
 for none.
 
 Whoever may write into the directory may write a log that speaks of another's rank. So it must belong to the owner of
-the rank's ring, or to somebody who could change that anyway.
+the rank's ring, or to somebody who could change that anyway. Under Kubernetes everybody may be root: below the ring
+directory, where each pod has a directory of its own, the log must lie beside the ring.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def _rank_of(facts: NcclFacts, here: Sequence[RankFacts], trusted: Collection[in
         return "no_host"
     if not here:
         return "other_node"
-    own = [rank for rank in here if facts.uid in trusted or (rank.uid is not None and rank.uid == facts.uid)]
+    own = [rank for rank in here if _may_speak_for(facts, rank, trusted)]
     if not own:
         return "stranger"
     same = [rank for rank in own if rank.pid is not None and rank.pid == facts.pid]
@@ -134,6 +135,13 @@ def _rank_of(facts: NcclFacts, here: Sequence[RankFacts], trusted: Collection[in
     if len(fitting) > 1:
         fitting = [rank for rank in fitting if _is_that_rank(facts, rank)]
     return fitting[0] if len(fitting) == 1 else "ambiguous"
+
+
+def _may_speak_for(facts: NcclFacts, rank: RankFacts, trusted: Collection[int]) -> bool:
+    """Whether whoever wrote the log may have written the ring too."""
+    if facts.directory is not None:
+        return facts.directory == rank.directory and facts.uid == rank.uid
+    return facts.uid in trusted or (rank.uid is not None and rank.uid == facts.uid)
 
 
 def _is_that_rank(facts: NcclFacts, rank: RankFacts) -> bool:

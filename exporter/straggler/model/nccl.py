@@ -87,3 +87,5 @@ class NcclFacts:
     """Who owns the log."""
     path: str = ""
     """The log, for people."""
+    directory: str | None = None
+    """As ``RankFacts.directory``, where the log lies below the ring directory; ``None`` elsewhere."""

@@ -74,6 +74,9 @@ class RankFacts:
     """Of the process, in its own PID namespace, as its ring says: it repeats from container to container."""
     uid: int | None = None
     """Who owns the ring's file; ``None`` for a pushed rank."""
+    directory: str | None = None
+    """Where the ring lies below the ring directory: ``.``, or ``NAMESPACE/POD`` where each pod has one; ``None`` for a
+    pushed rank."""
 
     @property
     def key(self) -> RankKey:

@@ -167,7 +167,7 @@ class Node:
         patterns = log_patterns(self._config.nccl.logs)
         if not patterns:
             return Source(name="nccl", look=_absent)
-        nccl = NcclSource(patterns, self._ring_policy.check_owner)
+        nccl = NcclSource(patterns, self._ring_policy.check_owner, ring_dir=self.ring_dir)
         return Source(name="nccl", look=lambda _: nccl.collect(), counts=lambda: SourceCounts(logs=nccl.logs))
 
 

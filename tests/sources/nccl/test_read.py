@@ -33,6 +33,17 @@ def test_facts_say_where_they_are_from(tmp_path: Path) -> None:
     assert facts.written == path.stat().st_mtime
 
 
+def test_a_log_among_the_rings_says_whose_directory_it_is_in(tmp_path: Path) -> None:
+    """As a ring does; elsewhere a directory proves nothing."""
+    for name in ("rings/team-a/pod-1", "elsewhere"):
+        (tmp_path / name).mkdir(parents=True)
+        write(tmp_path / name / "nccl.log")
+    patterns = [str(tmp_path / "rings/*/*/nccl.log"), str(tmp_path / "elsewhere/*.log")]
+    facts = NcclSource(patterns, ring_dir=tmp_path / "rings").collect().facts
+
+    assert {each.directory for each in facts} == {"team-a/pod-1", None}
+
+
 def test_no_file_yet_is_no_failure(tmp_path: Path) -> None:
     """The job that will write it may not have begun."""
     source = NcclSource([str(tmp_path / "*.log")])

@@ -157,6 +157,17 @@ def test_namespaces_are_claimants(root: Path, source: RingSource) -> None:
         each.close()
 
 
+def test_ranks_say_whose_directory_they_are_in(root: Path, source: RingSource) -> None:
+    """The kubelet made the directory of a pod: what lies beside the ring is of the same writer."""
+    rings = (RingFile(_pod(root, "team-a", "1"), rank=0), RingFile(root / "b.ring", run="other"))
+    facts = source.collect().facts
+    for made in rings:
+        made.close()
+
+    assert {rank.directory: rank.uid for rank in facts} == {"team-a/1": os.geteuid(), ".": os.geteuid()}
+    assert {rank.pid for rank in facts} == {os.getpid()}
+
+
 def test_namespaced_runs(root: Path, make_source: MakeSource) -> None:
     """With the policy a pod cannot speak for a run of another namespace, also where that has no pod on this node."""
     source = make_source(policy=RingPolicy(namespaced_runs=True))

@@ -35,7 +35,7 @@ def find(patterns: Iterable[str]) -> Iterator[Path]:
         for path in root.glob(rest):
             if len(seen) >= _MAX_NAMES:
                 return
-            if path not in seen and path.parent.resolve().is_relative_to(real_root):
+            if path not in seen and path.parent.resolve() == real_root / path.parent.relative_to(root):
                 seen.add(path)
                 yield path
 

@@ -58,11 +58,19 @@ class NcclSource:
     Args:
         patterns: absolute paths with wildcards.
         check_owner: refuses files of users who may not be believed, by raising ``SourceFailedError``.
+        ring_dir: the ring directory; a log below it says as much about its writer as a ring does.
     """
 
-    def __init__(self, patterns: Iterable[str], check_owner: Callable[[os.stat_result], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        patterns: Iterable[str],
+        check_owner: Callable[[os.stat_result], None] = lambda _: None,
+        *,
+        ring_dir: Path | None = None,
+    ) -> None:
         self._patterns = tuple(patterns)
         self._check_owner = check_owner
+        self._ring_dir = ring_dir
         self._logs: dict[Path, _Log] = {}
         self._looks = 0
         self._told: set[tuple[str, int, str]] = set()
@@ -164,9 +172,15 @@ class NcclSource:
 
     def _facts(self) -> Iterator[NcclFacts]:
         for path, log in self._logs.items():
-            name = clean_text(str(path), None)
+            name, directory = clean_text(str(path), None), self._directory(path)
             for facts in log.book.facts():
-                yield replace(facts, written=log.written, uid=log.uid, path=name)
+                yield replace(facts, written=log.written, uid=log.uid, path=name, directory=directory)
+
+    def _directory(self, path: Path) -> str | None:
+        """Where below the ring directory a log lies. ``find`` follows no link there: the names are the real ones."""
+        if self._ring_dir is None or not path.is_relative_to(self._ring_dir):
+            return None
+        return str(path.parent.relative_to(self._ring_dir))
 
     def _count_refused(self) -> None:
         refused: Counter[str] = Counter()

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from straggler.errors import SourceAbsentError, SourceFailedError, WireError
 from straggler.model.clock import Clock
@@ -198,6 +198,7 @@ class RingSource:
             return
         try:
             ring = Ring(descriptor, self._limits, now=now, wall=self._clock.time())
+            ring.directory = str(PurePosixPath(key.path).parent)
             self._check_room(ring)
         except (SourceFailedError, WireError, OSError) as error:
             os.close(descriptor)

@@ -47,6 +47,7 @@ class Ring:
         self.held, self.writer_pid = ask_lock(descriptor)
         status = os.fstat(descriptor)
         self.uid = status.st_uid
+        self.directory = "."
         header = os.pread(descriptor, layout.RECORDS_OFFSET, 0)
         self._preamble_bytes = header[: layout.PREAMBLE_BYTES]
         self.preamble = _preamble_of(header, status.st_size)
@@ -141,6 +142,7 @@ class Ring:
             since_progress_seconds=self._liveness.progress.age(now),
             pid=self.preamble.pid,
             uid=self.uid,
+            directory=self.directory,
         )
 
     def status(self) -> os.stat_result:
