@@ -25,9 +25,9 @@ OUTCOMES = ("right", "unknown", "wrong")
 _MARK = "From here on written by `make causes`."
 _HOW = """ What is simulated stands in `tests/scenarios/attribution/faults.py`,
 each number with its source, written down before anything was tuned on it. One rank of eight has the faults; it is
-judged two and a half minutes after they began, when the means of five minutes are half full of health. *Right* is what makes
-most of the true gap; within ten points of half of it either of the two, or not to know. Cases in which the rank is not
-slow enough to be told are left out: nobody asks. Seeds on which nothing was tuned.
+judged two and a half minutes after they began, when the means of five minutes are half full of health. *Right* is what
+makes most of the true gap; within ten points of half of it either of the two, or not to know. Cases in which the rank
+is not slow enough to be told are left out: nobody asks. Seeds on which nothing was tuned.
 """
 
 
