@@ -120,7 +120,33 @@ def test_each_fault_has_its_own_strength(name: str, ranks: int, rank: int, facto
 
     assert (scenario.ranks, scenario.fault.rank, scenario.fault.begins_step) == (ranks, rank, begins)
     assert scenario.fault.factor == pytest.approx(factor)
-    assert plan_of("--fault", name, "--slow-factor", "1.3").scenario.fault.factor == 1.3
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"), [("thermal", "1.3"), ("slow-loader", "3"), ("host-cpu", "3"), ("pcie", "4"), ("pcie", "1")]
+)
+def test_strength_can_be_chosen(name: str, factor: str) -> None:
+    """A clock may fall less, a loader be slower, and fewer threads share the core."""
+    assert plan_of("--fault", name, "--slow-factor", factor).scenario.fault.factor == float(factor)
+
+
+@pytest.mark.parametrize(("name", "factor"), [("host-cpu", "2.5"), ("host-cpu", "0.5"), ("pcie", "2")])
+def test_strength_must_fit_what_is_shown(name: str, factor: str) -> None:
+    """Four of sixteen lanes are a quarter, and threads are whole: another strength is refused."""
+    with pytest.raises(ConfigError) as refused:
+        plan_of("--fault", name, "--slow-factor", factor)
+    assert refused.value.key == "slow-factor"
+
+
+def test_help_tells_each_fault() -> None:
+    """The help says of each fault what it does and which alert and cause must come."""
+    parser = argparse.ArgumentParser()
+    demo.add_arguments(parser)
+    text = parser.format_help()
+
+    assert "thermal          gets too hot, its SM clock falls to 1,155 MHz: TrainingStraggler, thermal" in text
+    assert "host-cpu         shares its core with 10 busy threads: TrainingStraggler, host_cpu" in text
+    assert "none             stays well: no alert" in text
 
 
 @pytest.mark.parametrize("flag", ["--timeout", "--duration", "--slow-after"])

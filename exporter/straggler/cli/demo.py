@@ -35,7 +35,7 @@ JSON_KEYS = """\
   engine              "prometheus" or "embedded"
   ranks, fault, slow_rank, slow_factor   as asked for; slow_rank is null if no rank is slower than the others
   alert               the alert that decided: name, severity, rank (number or null), labels, annotations; or null
-  cause, expected_cause   the cause that the alert names, and the one of the fault: see docs/causes.md; or null
+  cause, expected_cause   the cause that the alert names, and the one of the fault: see docs/demo.md; or null
   seconds_to_alert    from the onset, the start of the first step under the fault, to the webhook; or null
   step_seconds        healthy, slow: median step before and under the fault; expected_healthy, expected_slow
   own_seconds         healthy, slow: the same for the own time of the afflicted rank
@@ -50,10 +50,10 @@ If a program does not come up, only ok and problem are there.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the flags."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = JSON_KEYS
+    parser.epilog = f"what --fault does, and which alert must come with which cause:\n{_faults()}\n{JSON_KEYS}"
     run = parser.add_argument_group("what happens")
     run.add_argument("--ranks", type=int, metavar="N", help="training processes (default 8; 4 for host-cpu)")
-    run.add_argument("--slow-rank", type=int, metavar="R", help="the one that becomes slow (default 2)")
+    run.add_argument("--slow-rank", type=int, metavar="R", help="the one with the fault (default 2)")
     run.add_argument(
         "--slow-factor",
         type=float,
@@ -64,7 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--slow-after", type=float, default=12.0, metavar="S", help="seconds of healthy training before (default 12)"
     )
-    run.add_argument("--fault", choices=[*KINDS], default="slow-rank", help="what goes wrong (default slow-rank)")
+    run.add_argument(
+        "--fault", choices=[*KINDS], metavar="NAME", default="slow-rank", help="one of those below (default slow-rank)"
+    )
     run.add_argument("--jitter", type=float, default=0.005, help=argparse.SUPPRESS)
     run.add_argument("--seed", type=int, default=1, help=argparse.SUPPRESS)
     how = parser.add_argument_group("how it is watched")
@@ -84,6 +86,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--json", action="store_true", help="print the result as JSON; see below")
     how.add_argument("--picture", type=Path, metavar="FILE", help="also draw what was shown into this SVG file")
     how.add_argument("--keep", action="store_true", help="keep rings, logs and databases, and say where they are")
+
+
+def _faults() -> str:
+    """A line for each."""
+    lines = []
+    for name, kind in KINDS.items():
+        told = ", ".join(part for part in (kind.alert, kind.cause) if part)
+        lines.append(f"  {name:<16} {kind.says(kind.factor)}: {told or 'no alert'}\n")
+    return "".join(lines)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -134,6 +145,10 @@ def make_plan(arguments: argparse.Namespace) -> tuple[Plan, list[str]]:
     ranks = kind.ranks if arguments.ranks is None else arguments.ranks
     if ranks == 1 and factor != 1 and kind.hits is Hits.RANK:
         raise ConfigError("ranks", "a rank alone has no peers to be slower than: take 2 or more, or --slow-factor 1")
+    if factor not in (1, kind.factor) and not kind.has_strength:
+        raise ConfigError("slow-factor", f"is {kind.factor:g} for {arguments.fault}, or 1 for nothing")
+    if kind.competes and factor != 1 and (factor < 2 or factor != round(factor)):
+        raise ConfigError("slow-factor", f"{factor:g} is no number of threads on the core, the rank's own included")
     if kind.competes and len(os.sched_getaffinity(0)) < 2:
         raise ConfigError("fault", f"{arguments.fault} needs two processors: one to be busy, one for all others")
     healthy = Scenario(ranks=ranks, jitter=arguments.jitter, seed=arguments.seed, nodes=kind.nodes, work=kind.work)

@@ -66,7 +66,7 @@ class Screen:
             return f"none becomes slow, so nothing may fire for {self._plan.duration_seconds:.0f} s"
         begins = (scenario.fault.begins_step - 1) * scenario.expected_step_seconds(0)
         when = "from the start" if scenario.fault.kind.from_start else f"after {begins:.0f} s"
-        return f"{when} {who_is_hit(scenario)} {scenario.fault.kind.says}"
+        return f"{when} {who_is_hit(scenario)} {scenario.fault.kind.says(scenario.fault.factor)}"
 
     def end(self) -> None:
         """Let go of the terminal; the last table stays on it."""

@@ -179,7 +179,9 @@ class Demonstration:
             elapsed = time.monotonic() - began
             notices, onset = webhook.notices(), rehearsal.onset_ns
             if onset is not None and not said:
-                self._audience.say(f"{elapsed:5.0f} s  {who_is_hit(scenario)} {scenario.fault.kind.says}")
+                self._audience.say(
+                    f"{elapsed:5.0f} s  {who_is_hit(scenario)} {scenario.fault.kind.says(scenario.fault.factor)}"
+                )
                 said = True
             self._tell(notices, onset)
             self._look(rehearsal, elapsed)

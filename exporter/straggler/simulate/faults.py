@@ -56,8 +56,8 @@ class Symptoms:
 class Kind:
     """One kind of fault."""
 
-    says: str
-    """What becomes of the afflicted rank or node, as the second half of a sentence."""
+    text: str
+    """For ``says``."""
     hits: Hits = Hits.RANK
     lengthens: tuple[str, ...] = ()
     """Parts of ``Work`` that take ``factor`` times as long."""
@@ -80,6 +80,16 @@ class Kind:
     cause: str = ""
     """What must be named as the cause: a value of the label ``cause``; ``""``: nothing in particular."""
 
+    def says(self, factor: float) -> str:
+        """What becomes of the afflicted rank or node, as the second half of a sentence."""
+        return self.text.format(megahertz=FULL_CLOCK_MHZ / factor, threads=round(factor) - 1)
+
+    @property
+    def has_strength(self) -> bool:
+        """Whether it can be stronger or weaker; else the numbers that the node shows say how strong it is."""
+        shown = self.symptoms
+        return bool(self.lengthens) and shown.pcie_lanes is None and shown.link is None and not shown.over_sockets
+
     @property
     def by_rules_alone(self) -> bool:
         """Whether only Prometheus' rules can tell: it is about several nodes, or about the sidecar's own eyes."""
@@ -95,12 +105,12 @@ FULL_CLOCK_MHZ: Final = 1980
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
-        "none": Kind(says="stays well", hits=Hits.NOBODY, alert=""),
+        "none": Kind(text="stays well", hits=Hits.NOBODY, alert=""),
         "slow-rank": Kind(
-            says="becomes slow", lengthens=_COMPUTE, factor=1.5, lowers_clock=True, symptoms=_THERMAL, cause="thermal"
+            text="becomes slow", lengthens=_COMPUTE, factor=1.5, lowers_clock=True, symptoms=_THERMAL, cause="thermal"
         ),
         "thermal": Kind(
-            says="gets too hot: its SM clock falls to 1155 MHz",
+            text="gets too hot, its SM clock falls to {megahertz:,.0f} MHz",
             lengthens=_COMPUTE,
             factor=FULL_CLOCK_MHZ / 1155,
             lowers_clock=True,
@@ -109,7 +119,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         # A public write-up of a C4130 with V100: HW Power Brake Slowdown active, SM at 382 of about 1530 MHz.
         "power-brake": Kind(
-            says="is held down by the power brake, to a quarter of its SM clock",
+            text="is held back by the power brake, its SM clock falls to {megahertz:,.0f} MHz",
             lengthens=_COMPUTE,
             factor=1530 / 382,
             lowers_clock=True,
@@ -121,7 +131,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         # The lanes are the bandwidth: a quarter of them takes four times as long.
         "pcie": Kind(
-            says="has 4 of its 16 PCIe lanes left",
+            text="has 4 of its 16 PCIe lanes left",
             lengthens=("h2d_seconds",),
             factor=16 / 4,
             work=Work(data_seconds=0.002, h2d_seconds=0.004),
@@ -130,13 +140,13 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         # As measured on four ranks of PyTorch DDP, of which one had 50 ms more to load in a step of 63 ms.
         "slow-loader": Kind(
-            says="waits for its data",
+            text="waits for its data",
             lengthens=("data_seconds",),
             factor=7.0,
             cause="data_loading",
         ),
         "host-cpu": Kind(
-            says="shares its core with 10 busy threads",
+            text="shares its core with {threads} busy threads",
             lengthens=("host_seconds",),
             factor=11.0,
             competes=True,
@@ -148,7 +158,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         # slowest is. The specification allows one symbol error in 10^12 bits, at this speed one in ten seconds; this
         # cable makes a hundred times as many.
         "bad-cable": Kind(
-            says="has a bad cable: one port falls from 400 to 100 Gb/s",
+            text="has a bad cable, one port falls from 400 to 100 Gb/s",
             hits=Hits.EXCHANGE,
             lengthens=("all_reduce_seconds",),
             factor=400 / 100,
@@ -161,7 +171,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         # One Ethernet adapter of 100 Gb/s, instead of four for InfiniBand of 400 each.
         "socket-fallback": Kind(
-            says="goes over sockets: its image lacks libibverbs",
+            text="goes over sockets, its image lacks libibverbs",
             hits=Hits.EXCHANGE,
             lengthens=("all_reduce_seconds",),
             factor=4 * 400 / 100,
@@ -172,7 +182,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             cause="transport",
         ),
         "dcgm-frozen": Kind(
-            says="freezes: the page about the GPUs repeats itself",
+            text="freezes, the page about the GPUs repeats itself",
             hits=Hits.NOBODY,
             symptoms=Symptoms(frozen=True),
             alert="StragglerExporterBlind",
