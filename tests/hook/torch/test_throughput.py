@@ -22,6 +22,7 @@ from straggler.wire import layout
 from straggler.wire.records import StepRecord
 from torch_rings import records
 
+HAS_DTENSOR = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 5)
 BATCH, LENGTH, WIDTH = 4, 8, 16
 TOKENS = BATCH * LENGTH
 MATRIX_FLOPS = 2 * TOKENS * WIDTH * WIDTH
@@ -225,6 +226,14 @@ def test_adding_without_an_instrument_does_nothing() -> None:
     straggler.torch.add(tokens=5)
 
 
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[None]:
+    """A process group of one."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
 # Operations
 
 
@@ -340,15 +349,23 @@ def test_stopping_in_the_counted_step_leaves_no_mode(put_in: Any) -> None:
     assert _get_current_dispatch_mode() is None
 
 
+@pytest.mark.skipif(not HAS_DTENSOR, reason="torch.distributed.tensor came with torch 2.5")
+def test_tensor_parallelism_is_not_counted(put_in: Any, group: None, caplog: pytest.LogCaptureFixture) -> None:
+    """A DTensor has the shape of the whole, of which this rank computes a part: no count instead of a wrong one."""
+    del group
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    instrument = put_in(FLOPS_PER_STEP="count")
+    plan = {"first": ColwiseParallel(), "second": RowwiseParallel()}
+    train(parallelize_module(Net(), init_device_mesh("cpu", (1,)), plan), steps=7)
+
+    assert instrument.throughput.count.flops is None
+    assert "ran on a DTensor, whose shape is not what this rank computes" in caplog.text
+    assert len(ring(instrument)) == 6
+
+
 # All-reduce
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[None]:
-    """A process group of one."""
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def test_gradients_of_a_ddp_are_given_to_all_reduce(put_in: Any, group: None) -> None:
