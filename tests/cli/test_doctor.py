@@ -329,3 +329,17 @@ def test_prometheus(rings: Path, tmp_path: Path) -> None:
     assert found.keys() == {"prometheus", "samples", "clock", "rules"}
     assert other["prometheus"].health is Health.ABSENT
     assert f"NODE:{sidecar.port + 1}" in other["prometheus"].fix
+
+
+def test_logs_of_nccl(diagnose: Callable[..., tuple[int, dict[str, Finding]]], tmp_path: Path) -> None:
+    """Not asked for, asked for and silent, and read: three states, the first two with what to set in the job."""
+    (tmp_path / "silent.log").write_text("step 1\n", encoding="utf-8")
+    (tmp_path / "nccl.log").write_text("n:1:2 [0] NCCL INFO Using network IB\n", encoding="utf-8")
+    found = [
+        diagnose(*flags)[1]["nccl"]
+        for flags in ((), ("--nccl-logs", f"{tmp_path}/silent.log"), ("--nccl-logs", f"{tmp_path}/*.log"))
+    ]
+
+    assert [finding.health for finding in found] == [Health.ABSENT, Health.ABSENT, Health.OK]
+    assert ["NCCL_DEBUG=INFO" in finding.fix for finding in found] == [True, True, False]
+    assert found[2].text == "1 log, of 1 rank"

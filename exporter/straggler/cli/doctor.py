@@ -15,7 +15,7 @@ from straggler.sidecar.doctor.finding import Finding, Health
 from straggler.sidecar.setting import settings
 from straggler.sidecar.settings import CONFIG_VARIABLE, load
 
-_FLAGS = ("listen", "ring_dir", "dcgm_url", "nvml_use", "web_config_file", "push_tokens_file")
+_FLAGS = ("listen", "ring_dir", "dcgm_url", "nvml_use", "nccl_logs", "web_config_file", "push_tokens_file")
 """The settings that one may want to try out here; the others come from the file and the environment."""
 
 _MOST_BYTES = 1 << 26
@@ -26,8 +26,9 @@ Run it as the user of the sidecar and with its settings. It changes nothing.
 Exit code 0: nothing is broken; 1: something is; 2: the settings cannot be used.
 What is absent is no fault: a node may have no GPU. --json prints
   {"ok": true|false, "findings": [{"check", "health": ok|absent|broken, "text", "fix"}]}
-with the checks ring_directory, one for each source (rings, push, dcgm, nvml, infiniband, host), pid_namespace, cgroup,
-clock, port, web and, with --prometheus, prometheus, samples and rules. fix: a command, a setting or a line for a file.
+with the checks ring_directory, one for each source (rings, push, dcgm, nvml, host, infiniband, nccl), pid_namespace,
+cgroup, clock, port, web and, with --prometheus, prometheus, samples and rules. fix: a command, a setting or a line for
+a file.
 """
 
 

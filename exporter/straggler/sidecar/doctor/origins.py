@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from straggler.detect import wording
 from straggler.detect.policy import DEFAULT
 from straggler.errors import SourceAbsentError, SourceFailedError
 from straggler.model.network import PortFacts
@@ -68,7 +69,10 @@ def examine_source(source: Source) -> Iterator[Finding]:
         yield Finding(source.name, Health.ABSENT, text, _FIXES.get((source.name, "absent"), ""))
         return
     faults = [_finding(source.name, problem) for problem in _kinds((*reading.problems, *reading.blind))]
-    if reading.state is SourceState.OK:
+    if source.name == "nccl" and not reading.facts and not faults:
+        fix = _FIXES["nccl", "no_nccl_lines"]
+        yield Finding(source.name, Health.ABSENT, "no log so called has NCCL's lines", fix)
+    elif reading.state is SourceState.OK:
         yield Finding(source.name, Health.OK, _summary(reading))
     elif not faults:
         yield Finding(source.name, Health.BROKEN, reading.state.value)
@@ -101,7 +105,7 @@ def _summary(reading: Reading[Any]) -> str:
         return f"{sum(port.up is True for port in ports)} of {len(ports)} ports are up"
     if reading.source == "nccl":
         logs = {facts.path for facts in reading.facts}
-        return f"{len(logs)} logs, of {len(reading.facts)} ranks" if logs else "no log has such a name yet"
+        return f"{wording.count(len(logs), 'log')}, of {wording.count(len(reading.facts), 'rank')}"
     ranks = [fact for fact in reading.facts if isinstance(fact, RankFacts)]
     if ranks:
         living = sum(rank.alive for rank in ranks)
