@@ -117,6 +117,18 @@ def states(run: str, rank: int, state: str) -> str:
     return f'training_rank_state{{{identity(run, rank)},state="{state}"}} 1'
 
 
+def port_lines(node: str) -> list[str]:
+    """Three RDMA ports of a node: one as it should be, one lost, one at a quarter of its speed."""
+    lines = []
+    for index, (up, share) in enumerate(((1, 1.0), (0, None), (1, 0.25))):
+        labels = f'rank_node="{node}",device="mlx5_{index}",port="1"'
+        lines += [f"network_port_up{{{labels}}} {up}", f"network_port_lost{{{labels}}} {1 - up}"]
+        if share is not None:
+            lines.append(f"network_rate_bytes_per_second{{{labels}}} {50e9 * share}")
+            lines.append(f"network_expected_rate_bytes_per_second{{{labels}}} {50e9}")
+    return lines
+
+
 def page(now: float) -> str:
     """Nine runs, each with its trouble; no cluster label anywhere."""
     lines = [
@@ -124,6 +136,7 @@ def page(now: float) -> str:
         'straggler_exporter_source_state{source="nvml",state="failed"} 1',
         'straggler_exporter_ranks_without_own_time{run="graphs",reason="cuda_graph"} 4',
     ]
+    lines += port_lines("half-a")
     for rank in range(8):
         lines += rank_lines("slow", rank, 0.047 if rank == 2 else 0.034)
         lines.append(states("slow", rank, "running"))
@@ -216,6 +229,7 @@ WANTED = {
     "TrainingHeavyStage-stage",
     "TrainingHung-stuck",
     "TrainingInputStall-fed",
+    "TrainingLinkDegraded-half",
     "TrainingManyRanksSlow-many",
     "TrainingNodeStraggling-node",
     "TrainingRankCrashed-dead",
