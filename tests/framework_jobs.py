@@ -66,8 +66,9 @@ def check(rings: Path, *, batches: int, steps: int = STEPS - 1) -> Sequence[Snap
     assert [(ring.identity.rank, ring.identity.world_size) for ring in found if ring.identity] == [(0, 2), (1, 2)]
     assert len({ring.identity.run for ring in found if ring.identity}) == 1
     assert [len(ring.records) for ring in found] == [steps] * RANKS
-    medians = [statistics.median(record.own_ns or 0 for record in ring.records[2:]) / 1e9 for ring in found]
-    assert medians[1] - medians[0] == pytest.approx(batches * DELAY, rel=0.3), medians
+    # The lower quartile: other people's load on the machine only ever adds.
+    own = [statistics.quantiles((record.own_ns or 0 for record in ring.records[2:]), n=4)[0] / 1e9 for ring in found]
+    assert own[1] - own[0] == pytest.approx(batches * DELAY, rel=0.4), own
     assert {layout.OWN_REASONS[record.own_reason] for ring in found for record in ring.records[1:]} == {"measured"}
     phases = [sum(column) for column in zip(*(record.phase_ns for record in found[1].records), strict=True)]
     assert phases[layout.PHASE_INDEX["eval"]] > 0.1e9
