@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from conftest import Expected
 from facts import gpu_facts, identity, recent, totals, view
+from straggler.detect.lately import Lately
 from straggler.detect.policy import DEFAULT
 from straggler.join.view import RankView
 from straggler.metrics.self_metrics import ExporterStatus, SourceStatus
@@ -135,3 +136,25 @@ def test_every_state_has_its_row() -> None:
 def test_reference_is_current(expected: Expected) -> None:
     """``docs/api.md`` says what the tables say."""
     expected.check("../../docs/api.md", render_reference())
+
+
+def test_cause_of_a_slow_rank() -> None:
+    """A slow rank, and no other, says why: by label, in a sentence, and in the table for people."""
+    views = [view(rank, recent=recent(0.045 if rank == 3 else 0.030, 0.050)) for rank in range(4)]
+    lately = {
+        found.rank.key: Lately(
+            step_seconds=0.05,
+            own_seconds=0.045 if found.rank.key.rank == 3 else 0.030,
+            now_seconds=0.045 if found.rank.key.rank == 3 else 0.030,
+            data_seconds=0.017 if found.rank.key.rank == 3 else 0.002,
+        )
+        for found in views
+    }
+    snapshot = Snapshot(taken=1.0, taken_monotonic=1.0, views=tuple(views), lately=lately)
+    ranks = ranks_document(snapshot, DEFAULT)["ranks"]
+
+    assert [rank.get("cause") for rank in ranks] == [None, None, None, "data_loading"]
+    assert ranks[3]["cause_text"] == (
+        "Data loading: waits for its next batch 17.0 ms a step, peers 2.0 ms; explains 100 % of the gap"
+    )
+    assert cells(ranks[3])[9] == "1.50 x slow, data_loading"

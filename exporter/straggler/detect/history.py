@@ -12,13 +12,14 @@ from dataclasses import replace
 from statistics import fmean
 from typing import NamedTuple
 
+from straggler.detect.lately import Lately
 from straggler.detect.policy import Policy
 from straggler.detect.ports import PortMemory
 from straggler.detect.regression import Level, level, usual
 from straggler.detect.sample import RankSample, sample
 from straggler.detect.shape import Imbalance, imbalance
 from straggler.detect.straggling import assess
-from straggler.detect.trail import Trail
+from straggler.detect.trail import Trails
 from straggler.join.view import RankView
 from straggler.model.rank import RankKey, RankState
 
@@ -41,7 +42,7 @@ class History:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._marks: dict[RankKey, deque[_Mark]] = {}
-        self._trails: dict[RankKey, Trail] = {}
+        self._trails = Trails(policy)
         self._ports = PortMemory(policy)
         self._gone_since: dict[RankKey, float] = {}
         self._finished: dict[RankKey, float] = {}
@@ -53,16 +54,17 @@ class History:
         """Turn joined ranks into samples with what this history knows about them."""
         views = list(views)
         finished = self._note_finished(now, views)
+        lately = self._trails.look(now, views)
         faults = self._ports.look(now, next((view.ports for view in views if view.ports), ()))
         samples = [
             replace(
-                self._sample(now, view, finished[view.rank.identity.run]), network_faults=faults if view.ports else ()
+                self._sample(now, view, finished[view.rank.identity.run], lately.get(view.rank.key)),
+                network_faults=faults if view.ports else (),
             )
             for view in views
         ]
         seen = {rank.key for rank in samples}
         self._marks = {key: marks for key, marks in self._marks.items() if key in seen}
-        self._trails = {key: trail for key, trail in self._trails.items() if key in seen}
         self._gone_since = {key: since for key, since in self._gone_since.items() if key in seen}
         return self._with_imbalance(now, samples)
 
@@ -121,7 +123,7 @@ class History:
         self._finished = {key: at for key, at in self._finished.items() if at >= oldest}
         return Counter(key.run for key in self._finished)
 
-    def _sample(self, now: float, view: RankView, run_finished: int) -> RankSample:
+    def _sample(self, now: float, view: RankView, run_finished: int, lately: Lately | None) -> RankSample:
         key = view.rank.key
         if view.rank.state is RankState.CRASHED:
             return sample(view, gone_seconds=now - self._gone_since.setdefault(key, now), run_finished=run_finished)
@@ -141,7 +143,7 @@ class History:
         return sample(
             view,
             run_finished=run_finished,
-            lately=self._trails.setdefault(key, Trail(self._policy)).look(now, view),
+            lately=lately,
             data_share=(mark.data_seconds - first.data_seconds) / stepped if stepped > 0 else None,
             throttled_share={
                 reason: (seconds - first.held_back[reason]) / passed

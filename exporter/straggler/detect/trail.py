@@ -8,7 +8,7 @@ has it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from straggler.detect.lately import HELD_BY, PCIE_BYTES_PER_LANE, SET_LOW_FLAG, 
 from straggler.detect.policy import Policy
 from straggler.join.view import RankView
 from straggler.model.gpu import GpuFacts
+from straggler.model.rank import RankKey
 
 _MARKS = 30
 _ERROR_SPACING = 300.0
@@ -79,6 +80,28 @@ class Trail:
         ]
         standing = {"row_remap_pending": "row remap pending", "row_remap_failed": "row remap failed"}
         return (*new, *(text for name, text in standing.items() if gpu.values.get(name)))
+
+
+class Trails:
+    """All ranks of a node."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._trails: dict[RankKey, Trail] = {}
+
+    def look(self, now: float, views: Iterable[RankView]) -> dict[RankKey, Lately]:
+        """What is known of each living rank; whoever is not among them is forgotten."""
+        kept: dict[RankKey, Trail] = {}
+        found: dict[RankKey, Lately] = {}
+        for view in views:
+            key = view.rank.key
+            if view.rank.alive:
+                kept[key] = self._trails.get(key) or Trail(self._policy)
+                lately = kept[key].look(now, view)
+                if lately is not None:
+                    found[key] = lately
+        self._trails = kept
+        return found
 
 
 def _totals(view: RankView) -> dict[str, float]:

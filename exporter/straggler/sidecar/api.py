@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from straggler import __version__
+from straggler.detect.cause_text import sentence
+from straggler.detect.lately import Lately
 from straggler.detect.policy import Policy
 from straggler.detect.sample import sample
 from straggler.detect.slowdown import slowdown_ratio
@@ -31,6 +33,9 @@ class Comparison:
     slowdown_ratio: float | None
     slow: str | None
     """``warning`` or ``critical``."""
+    peers_own_seconds: float | None = None
+    cause: str | None = None
+    cause_text: str | None = None
 
 
 class RankField(NamedTuple):
@@ -109,6 +114,19 @@ RANK_FIELDS: tuple[RankField, ...] = (
         "`warning` or `critical` if mean and median own time are too far above the peers'; else absent",
         lambda _, comparison: comparison.slow,
     ),
+    RankField(
+        "peers_own_seconds",
+        "Lower quartile of own time of the peers on this node; of two ranks the faster one's",
+        lambda _, comparison: comparison.peers_own_seconds,
+    ),
+    RankField(
+        "cause",
+        "Why a slow rank is slow, as far as this node shows: see [causes](causes.md); absent unless slow",
+        lambda _, comparison: comparison.cause,
+    ),
+    RankField(
+        "cause_text", "The same as a sentence, with the peers' numbers", lambda _, comparison: comparison.cause_text
+    ),
     RankField("source", "`rings` or `push`", lambda view, _: view.rank.source),
     RankField("clock", "`host` or `cuda`: what timed the phases", _number("clock")),
     RankField("framework", "E.g. `torch 2.13.0`", _identity("framework")),
@@ -156,7 +174,7 @@ NCCL_FIELDS: tuple[NcclField, ...] = (
 
 def ranks_document(snapshot: Snapshot, policy: Policy) -> dict[str, Any]:
     """Everything that ``GET /api/v1/ranks`` says."""
-    compared = compare(snapshot.views, policy)
+    compared = compare(snapshot.views, policy, snapshot.lately)
     return {
         "version": __version__,
         "timestamp_seconds": snapshot.taken,
@@ -196,17 +214,26 @@ def _source_document(status: SourceStatus) -> dict[str, Any]:
     return document
 
 
-def compare(views: tuple[RankView, ...], policy: Policy) -> Mapping[RankKey, Comparison]:
+def compare(
+    views: tuple[RankView, ...], policy: Policy, lately: Mapping[RankKey, Lately]
+) -> Mapping[RankKey, Comparison]:
     """Compare each rank with its peers, as far as this node sees them."""
     runs: dict[str, list[RankView]] = {}
     for view in views:
         runs.setdefault(view.rank.key.run, []).append(view)
     compared = {view.rank.key: Comparison(slowdown_ratio=None, slow=None) for view in views}
     for members in runs.values():
-        slowness = assess([sample(view) for view in members], policy)
-        slow = {found.sample.key: "critical" if found.critical else "warning" for found in slowness.slow}
+        slowness = assess([sample(view, lately=lately.get(view.rank.key)) for view in members], policy)
+        slow = {found.sample.key: found for found in slowness.slow}
         for group in slowness.groups:
             for member in group.members:
-                ratio = slowdown_ratio(member.own_mean, group.mean_reference)
-                compared[member.key] = Comparison(slowdown_ratio=ratio, slow=slow.get(member.key))
+                found = slow.get(member.key)
+                cause = found.cause(policy) if found else None
+                compared[member.key] = Comparison(
+                    slowdown_ratio=slowdown_ratio(member.own_mean, group.mean_reference),
+                    slow=None if found is None else "critical" if found.critical else "warning",
+                    peers_own_seconds=group.mean_reference,
+                    cause=cause.name if cause else None,
+                    cause_text=sentence(cause) if cause else None,
+                )
     return compared

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from straggler.detect import wording
+from straggler.detect.cause import UNKNOWN
 
 
 class Column(NamedTuple):
@@ -45,7 +46,7 @@ def cells(rank: Mapping[str, Any]) -> tuple[str, ...]:
         _text(rank, "step_seconds", wording.seconds),
         _text(rank, "own_seconds", wording.seconds) or ("" if is_gone(rank) else _why_no_own_time(rank)),
         _text(rank, "wait_seconds", wording.seconds),
-        f"{slowdown} slow" if "slow" in rank else slowdown,
+        f"{slowdown} slow{_why_slow(rank)}" if "slow" in rank else slowdown,
         str(gpu.get("gpu", gpu.get("UUID", "" if is_gone(rank) else rank.get("unmatched_reason", "")))),
         _text(gpu, "sm_active_ratio", wording.percent),
     )
@@ -59,6 +60,11 @@ def is_slow(rank: Mapping[str, Any]) -> bool:
 def is_gone(rank: Mapping[str, Any]) -> bool:
     """Whether its process has ended."""
     return rank["state"] in ("crashed", "finished")
+
+
+def _why_slow(rank: Mapping[str, Any]) -> str:
+    cause = rank.get("cause", UNKNOWN)
+    return "" if cause == UNKNOWN else f", {cause}"
 
 
 def _why_no_own_time(rank: Mapping[str, Any]) -> str:

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from straggler.detect.lately import Lately
+from straggler.detect.policy import DEFAULT
+from straggler.detect.trail import Trails
 from straggler.join.match import match
 from straggler.join.nccl import link
 from straggler.join.network import name_node, with_ports
@@ -49,6 +52,8 @@ class Snapshot:
     views: tuple[RankView, ...] = ()
     """Ordered by run and rank."""
     gpus: tuple[GpuFacts, ...] = ()
+    lately: Mapping[RankKey, Lately] = field(default_factory=dict)
+    """Of the ranks that live: what their causes are reckoned from."""
     node: NodeHost | None = None
     ports: tuple[PortFacts, ...] = ()
     node_name: str = ""
@@ -108,6 +113,7 @@ class NodeState:
         self._counting = threading.Lock()
         self._untold: dict[tuple[str, str], Problem] = {}
         self._trouble = TroubleLog()
+        self._trails = Trails(DEFAULT)
 
     def apply(self, outcomes: Mapping[str, Outcome]) -> None:
         """Take in what sources said: each outcome once, so that its problems are counted once."""
@@ -189,6 +195,7 @@ class NodeState:
             taken_monotonic=self._clock.monotonic(),
             views=tuple(sorted(views, key=lambda view: view.rank.key)),
             gpus=gpus[:MAX_GPUS],
+            lately=self._trails.look(self._clock.monotonic(), views),
             node=node,
             ports=ports,
             node_name=named.name,
