@@ -121,6 +121,8 @@ def test_a_process_that_starts_again_under_its_pid_is_another() -> None:
     (facts,) = read(
         *said(
             "Bootstrap : Using eth0:192.0.2.1<0>",
+            "NET/IB : No device found.",
+            "Using network Socket",
             start("0xa", 0, 16),
             net(0, 15, 0, "Socket/0"),
             "Bootstrap : Using eth0:192.0.2.1<0>",
@@ -130,6 +132,7 @@ def test_a_process_that_starts_again_under_its_pid_is_another() -> None:
     )
 
     assert (facts.nranks, facts.channels, facts.gdr_ratio) == (8, {"ib": 1}, 1.0)
+    assert (facts.network, facts.no_rdma_device) == ("", False)
 
 
 def test_a_communicator_that_is_gone_is_not_the_world() -> None:

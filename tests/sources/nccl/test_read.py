@@ -142,6 +142,13 @@ def test_a_wildcard_leads_nowhere_else(tmp_path: Path) -> None:
     assert list(find([str(jobs / "mine" / "*.log")])) == [jobs / "mine" / "a.log"]
 
 
+def test_a_directory_that_cannot_be_read_is_a_failure(tmp_path: Path) -> None:
+    """Nothing to be seen is not nothing there: no permission, a broken mount, or links that go round."""
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(SourceFailedError, match="unreadable"):
+        NcclSource([str(tmp_path / "loop" / "*.log")]).collect()
+
+
 def test_a_log_without_nccl_is_told(tmp_path: Path) -> None:
     """After a while, and once: most likely nobody has set NCCL_DEBUG."""
     (tmp_path / "job.out").write_text("step 1 loss 2.3\n", encoding="utf-8")

@@ -67,12 +67,16 @@ class Process:
         self.cuda_version = ""
         self.refused = 0
         """Communicators that were dropped for others."""
+        self._warnings: Counter[str] = Counter()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget what an earlier process said that had the same pid, as in a container that was started again."""
         self._network = ""
         self._devices: tuple[str, ...] = ()
         self._no_device = False
         self._gdr_disabled: dict[str, None] = {}
         self._no_nvls = False
-        self._warnings: Counter[str] = Counter()
         self._communicators: dict[tuple[str, int], _Communicator] = {}
         """The youngest last."""
         self._unplaced: list[Graph] = []
@@ -196,7 +200,7 @@ class Process:
 
     def _fact(self, said: Fact) -> None:
         if said.begins:
-            self._communicators.clear()  # of an earlier process that had the same pid, as in a container started again
+            self._begin()
         if said.version:
             self.version, self.cuda_version = said.version, said.cuda_version
         self._network = said.network or self._network

@@ -27,17 +27,31 @@ def find(patterns: Iterable[str]) -> Iterator[Path]:
 
     Args:
         patterns: absolute paths; ``*``, ``?``, ``[…]`` and ``**`` as in a shell.
+
+    Raises:
+        SourceFailedError: ``unreadable``: a directory before the first wildcard may not be looked into.
     """
     seen: set[Path] = set()
     for pattern in patterns:
         root, rest = _split(pattern)
-        real_root = root.resolve()
+        real_root = _readable(root)
         for path in root.glob(rest):
             if len(seen) >= _MAX_NAMES:
                 return
             if path not in seen and path.parent.resolve() == real_root / path.parent.relative_to(root):
                 seen.add(path)
                 yield path
+
+
+def _readable(root: Path) -> Path:
+    """The real directory. ``Path.glob`` passes over what it may not read, as if nothing were there."""
+    try:
+        with os.scandir(root):
+            return root.resolve()
+    except (FileNotFoundError, NotADirectoryError):
+        return root
+    except OSError as error:
+        raise SourceFailedError("unreadable", f"{root}: {error.strerror}") from error
 
 
 def _split(pattern: str) -> tuple[Path, str]:
