@@ -81,6 +81,11 @@ def test_channels(text: str, ends: tuple[int, int, int, str], how: str) -> None:
             "NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_2:1/RoCE [RO]; OOB eth0:192.0.2.2<0>",
             Fact(devices=("mlx5_0:1", "mlx5_2:1")),
         ),
+        (
+            "NET/IB : Using [0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE} [1]={[2] mlx5_0:1/RoCE} [RO]; OOB b:192.0.2.1",
+            Fact(devices=("mlx5_2:1", "mlx5_3:1", "mlx5_0:1")),
+        ),
+        ("8 coll channels, 0 collnet channels, 8 p2p channels, 1 p2p channels per peer", Graph(rings=8)),
         ("NET/IB : No device found.", Fact(no_device=True)),
         ("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", Fact(gdr_disabled="mlx5_0")),
         ("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)", Fact(gdr_disabled="mlx5_0")),
@@ -98,6 +103,9 @@ def test_facts(text: str, said: Said) -> None:
     [
         "GPU/1B000 (0/3/2) - NET/8 PCI/36000",
         "NET/8 (0/8/12.5)",
+        "Tree 0 : -1 -> 0 -> 1/-1/-1",
+        "              + PCI[48.0] - GPU/0-118000 (0)",
+        "AllReduce: 33554432 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..31}",
         "+ PCI[24.0] - NIC/36000",
         "Ring 00 : 3 -> 2 -> 1",
         "=== System : maxBw 48.0 totalBw 48.0 ===",

@@ -114,7 +114,7 @@ NETWORKS: Final = (
 _RINGS = re.compile(r"Channel \d{1,3}/(\d{1,3}) : +\d{1,7}(?: +\d{1,7})+$")
 # 24 coll channels, 24 collnet channels, 0 nvls channels, 32 p2p channels, 32 p2p channels per peer
 #                                                                                  (v2.18 and newer; collnet from v2.21)
-_COUNTS = re.compile(r"(\d{1,3}) coll channels, (?:\d{1,3} collnet channels, )?(\d{1,3}) nvls channels, ")
+_COUNTS = re.compile(r"(\d{1,3}) coll channels, (?:\d{1,3} collnet channels, )?(?:(\d{1,3}) nvls channels, )?\d")
 # Trees [0] 1/-1/-1->0->7|7->0->1/-1/-1 [1] …     (v2.5), Trees [0] 14/-1/-1->13->12 [1] …      (v2.7 and newer)
 _TREES = re.compile(r"Trees((?: \[\d{1,3}\] [-\d]{1,7}/[-\d]{1,7}/[-\d]{1,7}->\d{1,7}->[-\d]{1,7}(?:\|\S{1,60})?)+)$")
 _TREE_RANK = re.compile(r"->(\d{1,7})->")
@@ -125,9 +125,10 @@ _MOST_TREES_TEXT: Final = 960
 _VERSION = re.compile(r"^NCCL version (\d{1,3}(?:\.\d{1,3}){1,3})(?:\+cuda(\d{1,3}\.\d{1,3}))?")
 # Using network AWS Libfabric              (v2.7 and newer)
 _NETWORK = re.compile(r"^Using network ([\w-]{1,32}(?: Libfabric)?)")
-# NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_2:1/RoCE [RO]; OOB eth0:192.0.2.2<0>      (v2.4 to v2.30)
+# NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_2:1/RoCE [RO]; OOB eth0:192.0.2.2<0>                  (v2.4 to v2.30)
+# NET/IB : Using [0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE} [1]={[2] mlx5_0:1/RoCE} [RO]; OOB …     (merged adapters)
 _DEVICES = re.compile(r"^NET/IB\w{0,16} ?: Using (\[\d.*?); OOB ")
-_DEVICE = re.compile(r"\[\d{1,3}\](\S{1,64}?:\d{1,3})/")
+_DEVICE = re.compile(r"\[\d{1,3}\] ?([\w.+-]{1,64}:\d{1,3})/")
 # NET/IB : No device found.                (all versions)
 _NO_DEVICE = re.compile(r"^NET/IB\w{0,16} ?: No device found")
 # NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'        (v2.13 and newer; '(no module)' before, a quote may lack)
@@ -160,7 +161,7 @@ def parse(text: str) -> Said | None:
         comm, rank, nranks, bus, what = match.groups()
         return Init(comm, int(rank), int(nranks), bus_id_of(bus or ""), _INIT_WHAT[what])
     if match := _COUNTS.match(text):
-        return Graph(rings=int(match[1]), nvls_channels=int(match[2]))
+        return Graph(rings=int(match[1]), nvls_channels=None if match[2] is None else int(match[2]))
     if text.startswith("Trees "):
         return _trees(text)
     return _fact(text)
