@@ -220,6 +220,22 @@ def test_the_training_may_say_it_by_itself(put_in: Any) -> None:
     assert ring(instrument)[-1].total_flops == 4e9
 
 
+@pytest.mark.parametrize("value", ["5", torch.ones(1), -1, float("nan")])
+def test_what_is_no_number_is_ignored(put_in: Any, caplog: pytest.LogCaptureFixture, value: Any) -> None:
+    """A tensor is not waited for, nonsense is not added up; it is said once, and the rest goes on."""
+    instrument = put_in(FLOPS_PER_TOKEN="6")
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(4):
+        model(torch.randn(2, WIDTH)).sum().backward()
+        straggler.torch.add(tokens=value, samples=2)
+        optimizer.step()
+
+    assert not ring(instrument)[-1].flags & (layout.FLAG_TOKENS | layout.FLAG_FLOPS)
+    assert ring(instrument)[-1].total_samples == 6
+    assert [record.message[:13] for record in caplog.records] == ["tokens: this "]
+
+
 def test_adding_without_an_instrument_does_nothing() -> None:
     """A training that says its tokens runs without us as well."""
     install.stop()

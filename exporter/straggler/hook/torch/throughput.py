@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from straggler.hook.book import MOST_FLOPS, is_count
 from straggler.hook.guard import attempt, guarded
 
 if TYPE_CHECKING:
@@ -142,8 +143,13 @@ class Throughput:
         if not self._tracker.is_training_thread():
             return
         for name, value in amounts.items():
-            if value is not None:
+            if value is None:
+                continue
+            if is_count(value, MOST_FLOPS):
                 self._added[name] = self._added.get(name, 0) + value
+            else:
+                kind = type(value).__name__
+                self._tracker.warn(name, f"{name}: this {kind} is ignored: give a plain number of 0 or more, no tensor")
 
     def saw_batch(self, batch: Any) -> None:
         """The training thread got a batch. A batch whose own code raises has no such tensor."""
@@ -159,7 +165,7 @@ class Throughput:
             if value is not None:
                 amounts.setdefault(name, value)
             elif self._steps == _PATIENCE_STEPS:
-                variable = f"STRAGGLER_{name.upper()}"
+                variable, _ = _RULES[name]
                 self._tracker.warn(
                     variable,
                     f"no batch had the tensor that {variable} names, so {name} are unknown; see docs/throughput.md",
