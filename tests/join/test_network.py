@@ -46,9 +46,10 @@ def test_a_tie_is_the_same_each_time() -> None:
     assert name_node(on("b", "a"), "", "host").name == name_node(on("a", "b"), "", "host").name == "a"
 
 
-def test_the_name_stays_while_anybody_uses_it() -> None:
+def test_the_name_stays_while_no_other_is_more_common() -> None:
     """Series that were renamed with each rank that comes and goes would break every counter."""
-    assert name_node(on("n1", "pod-a", "pod-a"), "n1", "host").name == "n1"
+    assert name_node(on("n1", "a", "b"), "n1", "host").name == "n1"
+    assert name_node(on("n1", "a", "a"), "n1", "host").name == "a"
     assert name_node([], "n1", "host") == NodeName("n1")
     assert name_node(on("n2"), "n1", "host") == NodeName("n2")
 

@@ -45,14 +45,14 @@ def name_node(ranks: Iterable[RankFacts], before: str, otherwise: str) -> NodeNa
 
     Args:
         ranks: all that are known; those that were pushed may be on another node, and do not count.
-        before: the last result's name, kept while any rank uses it and while there are none; ``""`` at first.
+        before: the last result's name, kept while none is more common and while there are no ranks; ``""`` at first.
         otherwise: the name where no rank has ever said one.
     """
     said = [name for rank in ranks if rank.alive and rank.source == "rings" and (name := rank.identity.node)]
     if not said:
         return NodeName(before or otherwise)
     names = Counter(said)
-    name = before if before in names else min(names, key=lambda each: (-names[each], each))
+    name = min(names, key=lambda each: (-names[each], each != before, each))
     return NodeName(name, tuple(sorted(each for each in said if each != name)))
 
 

@@ -270,7 +270,7 @@ NETWORK_METRICS: tuple[Metric, ...] = (
     _counted("transmit_waits_total", "Ticks of the adapter with data to send and no credit", "port_xmit_wait"),
     _counted("symbol_errors_total", "Errors on the wire that were not corrected", "symbol_error"),
     _counted("link_recoveries_total", "Times that the link had to be trained anew", "link_error_recovery"),
-    _counted("link_downs_total", "Times that the link was lost", "link_downed"),
+    _counted("link_downs_total", "Times that the link was lost", "link_downed, carrier_down_count"),
     _counted("link_integrity_errors_total", "Local physical errors over the limit", "local_link_integrity_errors"),
     _counted("receive_errors_total", "Packets with errors", "port_rcv_errors"),
     _counted("receive_remote_errors_total", "Packets that the sender spoilt", "port_rcv_remote_physical_errors"),

@@ -314,6 +314,29 @@ def test_attributes_of_infiniband_are_absent_on_ethernet(tmp_path: Path) -> None
     assert counters["ecn_marked_total"] == 84
 
 
+def roce_adapter(sysfs: Path, *interfaces: str) -> Path:
+    """A RoCE adapter where the kernel has it, beside its network interfaces."""
+    unpack("roce_bond", sysfs)
+    bus = sysfs / "devices/pci0000:16/0000:17:00.0"
+    (bus / "infiniband").mkdir(parents=True)
+    (sysfs / "class/infiniband/mlx5_bond_0").rename(bus / "infiniband/mlx5_bond_0")
+    (sysfs / "class/infiniband/mlx5_bond_0").symlink_to("../../devices/pci0000:16/0000:17:00.0/infiniband/mlx5_bond_0")
+    for index, name in enumerate(interfaces):
+        write(bus / "net" / name / "carrier_down_count", f"{index + 6}\n")
+    return sysfs
+
+
+def test_on_ethernet_the_interface_counts_lost_links(tmp_path: Path) -> None:
+    """Where there is exactly one: of many nobody knows which one is the port's."""
+    one = ports_of(roce_adapter(tmp_path / "one", "ens1np0"))["mlx5_bond_0 1"]
+    none = ports_of(roce_adapter(tmp_path / "none"))["mlx5_bond_0 1"]
+    many = ports_of(roce_adapter(tmp_path / "many", "ens1np0", "ens1npf0vf0"))["mlx5_bond_0 1"]
+
+    assert one.counters["link_downs_total"] == 6
+    assert "link_downs_total" not in none.counters
+    assert "link_downs_total" not in many.counters
+
+
 def test_counters_of_the_adapter_are_those_of_its_only_port(tmp_path: Path) -> None:
     """With two ports nobody knows whose they are."""
     assert ports_of(unpack("omnipath", tmp_path / "one"))["hfi1_0 1"].counters["link_downs_total"] == 3

@@ -5,10 +5,12 @@ bytes, on every driver: the kernel asks with the same management datagram whoeve
 specification defines the attribute as octets divided by four. The width of the link has nothing to do with it. Small
 attributes do not wrap but stop at their maximum (IBTA 1.3, 16.1.3.5).
 
-Files under ``hw_counters`` are the driver's own, 64 bits wide.
+Files under ``hw_counters`` are the driver's own, 64 bits wide. ``INTERFACE`` stands for the directory of the adapter's
+network interface: on Ethernet it alone counts how often the link was lost.
 
 Sources: Linux, drivers/infiniband/core/sysfs.c (``PORT_PMA_ATTR``: widths), hw/mlx5/counters.c, hw/mlx4/main.c,
-hw/bnxt_re/hw_counters.c, hw/efa/efa_verbs.c, sw/rxe/rxe_hw_counters.c, hw/hfi1/chip.c (a name that ends in ``,32``).
+hw/bnxt_re/hw_counters.c, hw/efa/efa_verbs.c, sw/rxe/rxe_hw_counters.c, hw/hfi1/chip.c (a name that ends in ``,32``),
+Documentation/ABI/testing/sysfs-class-net.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 WORD_BYTES: Final = 4
+INTERFACE: Final = "net"
 
 
 class Origin(NamedTuple):
@@ -62,7 +65,10 @@ COUNTERS: Final = (
     Counter("transmit_waits_total", (_pma("port_xmit_wait", 32),)),
     Counter("symbol_errors_total", (_pma("symbol_error", 16),)),
     Counter("link_recoveries_total", (_pma("link_error_recovery", 8),)),
-    Counter("link_downs_total", (_pma("link_downed", 8), *_own("link_downed", "SwLinkDown,32"))),
+    Counter(
+        "link_downs_total",
+        (_pma("link_downed", 8), *_own("link_downed", "SwLinkDown,32"), Origin(INTERFACE, "carrier_down_count")),
+    ),
     Counter("link_integrity_errors_total", (_pma("local_link_integrity_errors", 4),)),
     Counter("receive_errors_total", (_pma("port_rcv_errors", 16), *_own("rx_roce_errors"))),
     Counter("receive_remote_errors_total", (_pma("port_rcv_remote_physical_errors", 16),)),

@@ -32,14 +32,13 @@ def opened(name: str, parent: int | None = None) -> Iterator[int]:
     """A directory as a descriptor.
 
     Args:
-        name: a path, or a name in ``parent``, which must be no link then.
+        name: a path, or a name in ``parent``; its last part must be no link.
         parent: a directory; ``None`` for a path.
 
     Raises:
         OSError: there is none, it is a link, or it may not be read.
     """
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (os.O_NOFOLLOW if parent is not None else 0)
-    descriptor = os.open(name, flags, dir_fd=parent)
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=parent)
     try:
         yield descriptor
     finally:

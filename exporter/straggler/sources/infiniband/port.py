@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 from straggler.errors import ParseError
 from straggler.model.identity import clean_text
 from straggler.model.network import PortFacts, PortKey
-from straggler.sources.infiniband.counters import COUNTERS, Counter
+from straggler.sources.infiniband.counters import COUNTERS, INTERFACE, Counter
 from straggler.sources.infiniband.files import is_absence, opened, read_text
 from straggler.sources.infiniband.parse import parse_counter, parse_rate, parse_state
 from straggler.sources.infiniband.reasons import Refusals
@@ -30,14 +30,23 @@ class PortLook(NamedTuple):
     """Whether there is any directory of counters, whatever is in it."""
 
 
-def read_port(key: PortKey, port: int, device: int, *, alone: bool, refusals: Refusals) -> PortLook | None:
+class Adapter(NamedTuple):
+    """What the ports of an adapter share: directories, opened."""
+
+    directory: int
+    alone: bool
+    """Whether it has one port only: then its own counters, and those of its network interface, are the port's."""
+    interface: int | None = None
+    """Of its network interface, if it has exactly one."""
+
+
+def read_port(key: PortKey, port: int, adapter: Adapter, refusals: Refusals) -> PortLook | None:
     """Look at a port.
 
     Args:
         key: which one.
         port: its directory.
-        device: the adapter's directory.
-        alone: whether the adapter has no other port: then the adapter's own counters are the port's.
+        adapter: whose it is.
         refusals: takes what cannot be used.
 
     Returns:
@@ -49,7 +58,10 @@ def read_port(key: PortKey, port: int, device: int, *, alone: bool, refusals: Re
     link_layer = reader.value("link_layer", port, clean_text) or ""
     up = state.carries if state is not None else None
     with ExitStack() as stack:
-        directories = reader.open_counters(stack, port, device if alone else None)
+        directories = reader.open_counters(stack, port, adapter.directory if adapter.alone else None)
+        shows_counters = bool(directories)
+        if adapter.alone and adapter.interface is not None:
+            directories[INTERFACE] = adapter.interface
         counters, saturated = reader.counters(directories, everywhere=link_layer == ETHERNET)
     if state is None and not counters:
         return None
@@ -65,10 +77,10 @@ def read_port(key: PortKey, port: int, device: int, *, alone: bool, refusals: Re
         state=state.name if state else "",
         physical_state=physical.name if physical else "",
         rate_text=rate_text,
-        board=reader.value("board_id", device, clean_text) or "",
-        firmware=reader.value("fw_ver", device, clean_text) or "",
+        board=reader.value("board_id", adapter.directory, clean_text) or "",
+        firmware=reader.value("fw_ver", adapter.directory, clean_text) or "",
     )
-    return PortLook(facts, bool(directories))
+    return PortLook(facts, shows_counters)
 
 
 class _Reader:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,9 +19,9 @@ from typing import Final
 from straggler.errors import SourceFailedError
 from straggler.model.network import PortFacts, PortKey
 from straggler.model.reading import Problem, Reading, SourceState
-from straggler.sources.infiniband.counters import JUDGED
+from straggler.sources.infiniband.counters import INTERFACE, JUDGED
 from straggler.sources.infiniband.files import is_absence, names_in, opened
-from straggler.sources.infiniband.port import ETHERNET, PortLook, read_port
+from straggler.sources.infiniband.port import ETHERNET, Adapter, PortLook, read_port
 from straggler.sources.infiniband.reasons import Refusals
 
 SOURCE: Final = "infiniband"
@@ -60,7 +61,9 @@ class InfinibandSource:
         looks = list(self._looks(refusals))
         ports = tuple(self._remembered(look.facts) for look in looks)
         seen = {port.key for port in ports}
-        missed = [key for key, may_go in self._known.items() if key not in seen and not may_go]
+        self._known = {key: may_go for key, may_go in self._known.items() if key in seen or not may_go}
+        self._best = {key: best for key, best in self._best.items() if key in self._known}
+        missed = [key for key in self._known if key not in seen]
         problems = refusals.problems()
         if not ports and missed:
             raise SourceFailedError(
@@ -113,16 +116,18 @@ class InfinibandSource:
             return []
         looks: list[PortLook] = []
         try:
-            with opened(place) as directory, opened("ports", directory) as ports:
+            with opened(place) as directory, opened("ports", directory) as ports, _interface(place) as interface:
                 names = [name for name in names_in(ports, most) if _PORT.fullmatch(name)]
                 if len(names) > most:
                     refusals.add("too_many_ports", f"{device}: more than {MOST_PORTS} ports on this node")
+                adapter = Adapter(directory, alone=len(names) == 1, interface=interface)
                 for name in names[:most]:
                     key = PortKey(device, int(name))
                     with opened(name, ports) as port:
-                        look = read_port(key, port, directory, alone=len(names) == 1, refusals=refusals)
+                        look = read_port(key, port, adapter, refusals)
                     if look is not None:
-                        self._known.setdefault(key, Path(place, "device", "physfn").exists())
+                        if key not in self._known:
+                            self._known[key] = Path(place, "device", "physfn").exists()
                         looks.append(look)
         except OSError as error:
             if not is_absence(error):
@@ -139,6 +144,21 @@ class InfinibandSource:
             "and set infiniband.sys_dir"
         )
         return (Problem(reason="counters_hidden", detail=detail, count=hidden),)
+
+
+@contextmanager
+def _interface(place: str) -> Iterator[int | None]:
+    """The network interface beside an adapter, if the kernel shows exactly one: a switch's adapter has many."""
+    bus = Path(place).parent.parent
+    with ExitStack() as stack:
+        found = None
+        # /sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0/infiniband/mlx5_0
+        if "devices" in bus.parts:
+            with suppress(OSError):
+                net = stack.enter_context(opened(INTERFACE, stack.enter_context(opened(str(bus)))))
+                names = names_in(net, 1)
+                found = stack.enter_context(opened(names[0], net)) if len(names) == 1 else None
+        yield found
 
 
 def _saturated(ports: Iterable[PortFacts]) -> tuple[Problem, ...]:
