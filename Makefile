@@ -72,9 +72,11 @@ bench-rules: servers
 .PHONY: dashboards dashboards-test dashboards-preview
 dashboards: env
 	$(VENV)/python -m dashboards.src.build
-dashboards-test: servers
+dashboards-test:
+	@.ci/bootstrap --servers --without-torch
 	$(VENV)/pytest -q tests/dashboards tests/guards/test_dashboards_contract.py tests/guards/test_dashboards_preview.py
-dashboards-preview: servers
+dashboards-preview:
+	@.ci/bootstrap --servers --without-torch
 	PYTHONPATH=tests $(VENV)/python dashboards/preview/preview.py $(PREVIEW_FLAGS)
 
 deploy-test: servers
