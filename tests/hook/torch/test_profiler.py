@@ -224,6 +224,7 @@ def test_a_strange_request_is_ignored(loop: Loop, caplog: pytest.LogCaptureFixtu
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_request_of_a_stranger_is_ignored(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     """Anybody may create files in the shared directory, in its group even: the owner tells."""
+    loop.ring.parent.chmod(0o3733)
     os.chown(loop.ask(), 4711, -1)
     loop.steps(8)
 
@@ -235,12 +236,27 @@ def test_a_request_of_a_stranger_is_ignored(loop: Loop, caplog: pytest.LogCaptur
 def test_the_owner_of_the_directory_may_ask(loop: Loop) -> None:
     """That is the sidecar's user."""
     os.chown(loop.ring.parent, 4711, -1)
+    loop.ring.parent.chmod(0o3733)
     os.chown(loop.ask(), 4711, -1)
     loop.steps(8)
     answer = loop.answer()
 
     assert answer is not None
     assert answer.state == "done"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_in_a_pods_directory_the_sidecar_may_ask(loop: Loop) -> None:
+    """There it owns nothing: the directory is root's, of mode 2773, and who gets there is of the pod or the sidecar."""
+    os.chown(loop.ring.parent, 0, 4712)
+    loop.ring.parent.chmod(0o2773)
+    os.chown(loop.ask(), 4711, 4712)
+    loop.steps(8)
+    answer = loop.answer()
+
+    assert answer is not None
+    assert answer.state == "done"
+    assert loop.beside(TRACE_SUFFIX).stat().st_gid == 4712
 
 
 def test_the_trainings_own_profiler_goes_first(loop: Loop) -> None:

@@ -3,7 +3,9 @@
 The shared ring directory lets every user of the node create files, and hands its group to all of them; so only the
 owner of a request tells who made it. A request counts if it belongs to this user, to root, or to the owner of the
 directory, who is the sidecar's user. Names of rings are random and cannot be listed there, so that nobody else even
-knows what to write. Nothing here follows a link, opens a pipe or waits.
+knows what to write. A directory without the sticky bit is that of one tenant, whose users may remove each other's
+rings: in a pod, where the sidecar is another user than the pod's and the directory is root's. There anybody may ask.
+Nothing here follows a link, opens a pipe or waits.
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ class Mailbox:
         directory = os.stat(os.path.dirname(self.ring))  # noqa: PTH116, PTH120 - as everywhere in the hook
         if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or status.st_size > profile.MAX_BYTES:
             raise WireError("bad_value", f"{stat.filemode(status.st_mode)}, {status.st_size} bytes")
-        if status.st_uid not in (os.geteuid(), 0, directory.st_uid):
+        is_shared = bool(directory.st_mode & stat.S_ISVTX)
+        if is_shared and status.st_uid not in (os.geteuid(), 0, directory.st_uid):
             raise WireError("bad_value", f"it belongs to user {status.st_uid}, who may not ask")
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise WireError("bad_value", "others may write it")
