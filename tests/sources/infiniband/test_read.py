@@ -95,6 +95,16 @@ def test_a_value_that_is_no_count_is_refused(text: str, tmp_path: Path) -> None:
     assert "mlx5_0 port 1, counters/symbol_error" in reading.problems[0].detail
 
 
+def test_a_refused_file_has_no_stand_in(tmp_path: Path) -> None:
+    """The file of 32 bits beside it stands at its maximum: it would be another count, and look like a reset."""
+    write(unpack("mlx4_before_4.5", tmp_path) / "class/infiniband/mlx4_0/ports/1/counters_ext/port_xmit_data_64", "?\n")
+    reading = InfinibandSource(tmp_path).collect()
+
+    assert "transmit_bytes_total" not in reading.facts[0].counters
+    assert "receive_bytes_total" in reading.facts[0].counters
+    assert reasons(reading.problems) == {"bad_format": 1}
+
+
 def test_a_state_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
     """It is neither up nor down."""
     write(node(tmp_path) / "class/infiniband/mlx5_0/ports/1/state", "blue\n")

@@ -34,7 +34,7 @@ class Origin(NamedTuple):
 
 
 class Counter(NamedTuple):
-    """One counter and the files where it may be: the first that can be read is the one."""
+    """One counter and the files where it may be: the first that is there is the one."""
 
     name: str
     """In the catalogue, without ``network_``."""

@@ -90,14 +90,14 @@ class _Reader:
         self._what = what
         self._refusals = refusals
 
-    def value(self, name: str, directory: int, parse: Callable[[str], Value], where: str = "") -> Value | None:
+    def value(self, name: str, directory: int, parse: Callable[[str], Value]) -> Value | None:
         """What a file says; ``None`` where there is none, or it cannot be used."""
         try:
             text = read_text(name, directory)
         except OSError as error:
-            self.refuse(f"{where}{name}", error)
+            self._refuse(name, error)
             return None
-        return self.parsed(f"{where}{name}", text, parse)
+        return self.parsed(name, text, parse)
 
     def parsed(self, name: str, text: str, parse: Callable[[str], Value]) -> Value | None:
         """What a text says; ``None`` if it cannot be used."""
@@ -106,12 +106,6 @@ class _Reader:
         except ParseError as error:
             self._refusals.add("bad_format", f"{self._what}, {name}: {error}")
             return None
-
-    def refuse(self, name: str, error: OSError) -> None:
-        """Count an error, unless it only says that there is nothing."""
-        if not is_absence(error):
-            reason = "odd_file" if error.errno in _ODD else "unreadable"
-            self._refusals.add(reason, f"{self._what}, {name}: {error.strerror}")
 
     def open_counters(self, stack: ExitStack, port: int, device: int | None) -> dict[str, int]:
         """The directories of counters that are there, by name. The adapter's own stand in for the port's."""
@@ -123,7 +117,7 @@ class _Reader:
                 try:
                     found[name] = stack.enter_context(opened(name, parent))
                 except OSError as error:
-                    self.refuse(name, error)
+                    self._refuse(name, error)
         return found
 
     def counters(self, directories: Mapping[str, int], *, everywhere: bool) -> tuple[dict[str, float], tuple[str, ...]]:
@@ -147,11 +141,28 @@ class _Reader:
     def _counter(
         self, counter: Counter, directories: Mapping[str, int], *, everywhere: bool
     ) -> tuple[float, bool] | None:
+        """From the first file that is there. One that is refused has no stand-in: that would count something else."""
         for origin in counter.origins:
             directory = directories.get(origin.directory)
             if directory is None or (everywhere and not origin.everywhere):
                 continue
-            count = self.value(origin.file, directory, parse_counter, f"{origin.directory}/")
+            where = f"{origin.directory}/{origin.file}"
+            try:
+                count = parse_counter(read_text(origin.file, directory))
+            except OSError as error:
+                if is_absence(error):
+                    continue
+                self._refuse(where, error)
+                return None
+            except ParseError as error:
+                self._refusals.add("bad_format", f"{self._what}, {where}: {error}")
+                return None
             if count is not None:
                 return float(count * origin.factor), count == origin.most
         return None
+
+    def _refuse(self, name: str, error: OSError) -> None:
+        """Count an error, unless it only says that there is nothing."""
+        if not is_absence(error):
+            reason = "odd_file" if error.errno in _ODD else "unreadable"
+            self._refusals.add(reason, f"{self._what}, {name}: {error.strerror}")
