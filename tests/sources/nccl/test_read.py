@@ -171,6 +171,21 @@ def test_the_freshest_logs_are_followed(tmp_path: Path) -> None:
     assert [problem.reason for problem in reading.problems] == ["too_many_logs"] * 3
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give files to several users")
+def test_nobody_pushes_out_another_users_log(tmp_path: Path) -> None:
+    """A user with more fresh logs than are followed, each full of processes, leaves the other's where it was."""
+    mine = write(tmp_path / "mine.log", pid=7)
+    os.utime(mine, (1_000, 1_000))
+    for number in range(MAX_LOGS + 3):
+        flood = tmp_path / f"{number}.log"
+        flood.write_text("".join(LINE.format(number * 10 + line, "IB") for line in range(10)), encoding="utf-8")
+        os.chown(flood, 12345, -1)
+    facts = NcclSource([str(tmp_path / "*.log")]).collect().facts
+
+    assert [each.pid for each in facts if each.path == str(mine)] == [7]
+    assert len(facts) == module.MAX_PROCESSES + 1
+
+
 def test_one_look_is_bounded(tmp_path: Path) -> None:
     """Whatever has been written, a look reads so much; each log comes to its turn."""
     for number in range(6):

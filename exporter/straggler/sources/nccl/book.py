@@ -16,7 +16,7 @@ from straggler.sources.nccl.patterns import Channel, CutLineError, Fact, parse
 _BETWEEN_NODES: Final = ("ib", "libfabric", "other", "collnet")
 
 
-MAX_PROCESSES: Final = 1024
+MAX_PROCESSES: Final = 2048
 """In one log: that of a whole job may hold as many."""
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -25,9 +26,9 @@ from straggler.sources.nccl.tail import Tail
 SOURCE: Final = "nccl"
 
 MAX_LOGS: Final = 512
-"""Followed at a time: the freshest."""
+"""Followed at a time: the freshest, in turn one of each user, so that nobody can push out all of another's."""
 MAX_PROCESSES: Final = 2048
-"""In all logs together. A log of a whole job has those of other nodes too."""
+"""In all logs of one user. A log of a whole job has those of other nodes too."""
 LOOKS_BEFORE_SILENT: Final = 8
 """A log that has said nothing of NCCL after so many looks is counted: most likely NCCL_DEBUG is not set."""
 BYTES_PER_LOG: Final = 512 << 10
@@ -45,8 +46,8 @@ class _Log:
 
     book: LogBook
     tail: Tail = field(default_factory=Tail)
-    written: float = 0.0
-    uid: int = 0
+    facts: tuple[NcclFacts, ...] = ()
+    uid: int = -1
     read_at: int = 0
     """Number of the look that read it last."""
     looks: int = 0
@@ -99,7 +100,12 @@ class NcclSource:
             raise failure
         self._count_silent(found)
         self._count_refused()
-        return Reading(source=SOURCE, state=SourceState.OK, facts=tuple(self._facts()), problems=tuple(self._problems))
+        return Reading(
+            source=SOURCE,
+            state=SourceState.OK,
+            facts=tuple(chain.from_iterable(log.facts for log in self._logs.values())),
+            problems=tuple(self._problems),
+        )
 
     def _find(self) -> dict[Path, os.stat_result]:
         """The freshest files with such a name. A file that is followed already is no fresher than it is."""
@@ -107,22 +113,22 @@ class NcclSource:
         for path in find(self._patterns):
             with suppress(OSError):  # gone again, or hidden
                 found[path] = path.lstat()
-        fresh = sorted(found.items(), key=lambda item: item[1].st_mtime_ns, reverse=True)
-        for path, status in fresh[MAX_LOGS:]:
-            self._refuse(path, status, "too_many_logs", f"of {len(found)} the {MAX_LOGS} freshest are followed")
-        return dict(fresh[:MAX_LOGS])
+        fresh = _in_turn(sorted(found, key=lambda path: found[path].st_mtime_ns, reverse=True), found)
+        for path in fresh[MAX_LOGS:]:
+            self._refuse(path, found[path], "too_many_logs", f"of {len(found)} the {MAX_LOGS} freshest are followed")
+        return {path: found[path] for path in fresh[:MAX_LOGS]}
 
     def _follow(self, found: dict[Path, os.stat_result]) -> SourceFailedError | None:
         """Read what is new, and first of what has waited longest; give the last reason why a file could not be read."""
         failure: SourceFailedError | None = None
         left = BYTES_PER_LOOK
-        waiting = sorted(found, key=lambda path: self._logs[path].read_at if path in self._logs else 0)
-        for path in waiting:
-            log, status = self._logs.get(path), found[path]
+        logs = self._logs
+        behind = [path for path in found if path not in logs or logs[path].tail.is_behind(found[path])]
+        behind.sort(key=lambda path: logs[path].read_at if path in logs else 0)
+        for path in _in_turn(behind, found):
             if left <= 0:
                 break
-            if log is not None and not log.tail.is_behind(status):
-                continue
+            status = found[path]
             try:
                 left -= self._read(path, status, min(left, BYTES_PER_LOG))
             except FileNotFoundError:
@@ -147,10 +153,12 @@ class NcclSource:
 
     def _hear(self, path: Path, log: _Log, descriptor: int, most: int) -> int:
         piece = log.tail.read(descriptor, most)
-        others = sum(each.book.processes for each in self._logs.values()) - log.book.processes
-        log.book.hear(piece.lines, room=MAX_PROCESSES - others)
         status = os.fstat(descriptor)
-        log.written, log.uid, log.read_at = status.st_mtime, status.st_uid, self._looks
+        log.uid = status.st_uid
+        of_owner = sum(each.book.processes for each in self._logs.values() if each.uid == log.uid)
+        log.book.hear(piece.lines, room=MAX_PROCESSES - of_owner + log.book.processes)
+        log.facts = self._facts_of(path, log.book, status)
+        log.read_at = self._looks
         if piece.skipped:
             self._problems.append(Problem(reason="skipped", detail=f"{path}: beginning and end are read"))
         if piece.long_lines:
@@ -170,11 +178,12 @@ class NcclSource:
             finally:
                 os.close(descriptor)
 
-    def _facts(self) -> Iterator[NcclFacts]:
-        for path, log in self._logs.items():
-            name, directory = clean_text(str(path), None), self._directory(path)
-            for facts in log.book.facts():
-                yield replace(facts, written=log.written, uid=log.uid, path=name, directory=directory)
+    def _facts_of(self, path: Path, book: LogBook, status: os.stat_result) -> tuple[NcclFacts, ...]:
+        name, directory = clean_text(str(path), None), self._directory(path)
+        return tuple(
+            replace(facts, written=status.st_mtime, uid=status.st_uid, path=name, directory=directory)
+            for facts in book.facts()
+        )
 
     def _directory(self, path: Path) -> str | None:
         """Where below the ring directory a log lies. ``find`` follows no link there: the names are the real ones."""
@@ -205,6 +214,17 @@ class NcclSource:
         if key not in self._told and len(self._told) < _MAX_TOLD:
             self._told.add(key)
             self._problems.append(Problem(reason=reason, detail=f"{path}: {detail}"))
+
+
+def _in_turn(paths: Iterable[Path], found: Mapping[Path, os.stat_result]) -> list[Path]:
+    """The same paths: the first of each owner, then the second of each, and so on."""
+    turns: Counter[int] = Counter()
+    places = []
+    for place, path in enumerate(paths):
+        owner = found[path].st_uid
+        places.append((turns[owner], place, path))
+        turns[owner] += 1
+    return [path for _, _, path in sorted(places)]
 
 
 def _unreadable(error: OSError) -> SourceFailedError:
