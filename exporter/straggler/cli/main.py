@@ -33,6 +33,7 @@ COMMANDS: dict[str, Command] = {
     "top": Command("straggler.cli.top", "the ranks of a sidecar, live in the terminal"),
     "inspect": Command("straggler.cli.inspect", "the steps in a ring file, also after a crash, or in a trace"),
     "profile": Command("straggler.cli.profile", "a few steps under a profiler, on a slow rank and a peer"),
+    "diagnose": Command("straggler.cli.diagnose", "who is slow, since when, at what cost, why, and what to do"),
     "replay": Command("straggler.cli.replay", "the verdicts that recorded step times would have had"),
     "simulate": Command("straggler.cli.simulate", "what a straggler costs"),
 }
