@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from facts import view
-from samples import run_of
+from samples import run_of, with_recent
 from straggler.detect.history import History
 from straggler.detect.policy import DEFAULT
 from straggler.detect.ports import PortMemory
@@ -153,3 +153,16 @@ def test_one_verdict_for_a_node() -> None:
 
     assert [(verdict.node, verdict.rank, verdict.severity) for verdict in found] == [("n1", None, "warning")]
     assert found[0].evidence == "mlx5_0 port 1 is DOWN; mlx5_1 port 1 is slow"
+
+
+def test_a_slow_network_is_blamed_on_bad_ports() -> None:
+    """All wait long and none is slow: where a port is bad that is why, and without one nothing is said."""
+    fault = PortFault("mlx5_0", 1, "rate", "mlx5_0 port 1 has 100 Gb/s")
+    waiting = [with_recent(rank, step_mean_seconds=3.0, wait_min_seconds=2.0) for rank in run_of([1.0] * 8)]
+
+    def causes(faults: tuple[PortFault, ...]) -> set[tuple[str, str]]:
+        ranks = [replace(rank, network_faults=faults) for rank in waiting]
+        return {(one.cause, one.cause_text) for one in judge(ranks) if one.verdict == "slow_transport"}
+
+    assert causes((fault,)) == {("link", "Bad RDMA ports: mlx5_0 port 1 has 100 Gb/s")}
+    assert causes(()) == {("", "")}

@@ -5,7 +5,8 @@ It explains; it never names the straggler.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from straggler.detect import wording
@@ -106,6 +107,13 @@ def degraded_link(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
         and rank.pcie_link_width_max is not None
         and 0 < rank.pcie_link_width < rank.pcie_link_width_max
     ]
+
+
+def blame_ports(verdicts: Iterable[Verdict], ranks: Sequence[RankSample]) -> list[Verdict]:
+    """Name the bad ports of the ranks' nodes as the cause of a slow network; without any nothing changes."""
+    bad = dict.fromkeys(fault.text for rank in ranks if rank.alive for fault in rank.network_faults)
+    text = f"Bad RDMA ports: {'; '.join(bad)}"
+    return [replace(verdict, cause="link", cause_text=text) if bad else verdict for verdict in verdicts]
 
 
 def degraded_ports(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from straggler.detect.blindness import blind, missing_rank
-from straggler.detect.hardware import degraded_gpu, degraded_link, degraded_ports, throttled_gpu, utilization_divergence
+from straggler.detect.hardware import (
+    blame_ports,
+    degraded_gpu,
+    degraded_link,
+    degraded_ports,
+    throttled_gpu,
+    utilization_divergence,
+)
 from straggler.detect.policy import DEFAULT, Policy
 from straggler.detect.regression import Level, level, slow_everywhere, slow_transport
 from straggler.detect.sample import RankSample
@@ -64,7 +71,7 @@ def _judge_run(run: str, ranks: Sequence[RankSample], policy: Policy, before: Le
         *rotating_imbalance(run, slowness, policy, _recently(ranks)),
         *input_stall(run, ranks, policy),
         *slow_everywhere(run, now, before, policy),
-        *slow_transport(run, now, before, policy),
+        *blame_ports(slow_transport(run, now, before, policy), ranks),
         *poor_transport(run, ranks, now, policy),
         *utilization_divergence(run, ranks, policy),
         *throttled_gpu(run, ranks, policy),
