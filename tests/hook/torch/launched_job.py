@@ -60,7 +60,7 @@ def in_a_thread() -> None:
 def workers() -> None:
     """Loader workers, forked and spawned, which import torch and have the rank's whole environment."""
     for context in ("fork", "spawn"):
-        data = torch.randn(STEPS, 4).split(2)
+        data = [torch.randn(2, 4) for _ in range(STEPS // 2)]
         loader = torch.utils.data.DataLoader(data, batch_size=None, num_workers=1, multiprocessing_context=context)
         batches = iter(loader)
         train(len(data), lambda _model, _step, batches=batches: next(batches))  # type: ignore[misc]  # mypy wants no default
