@@ -211,8 +211,9 @@ def test_killed_rank_is_a_crash() -> None:
 
         assert alert.labels["run"] == "crashes"
         assert alert.labels["severity"] == "critical"
-        assert f"rank 1 on node {HOSTNAME}" in alert.annotations["description"]
-        assert gpu_uuid(HOSTNAME, 1) in alert.annotations["description"]
+        node = stage.run.nodes[0].name
+        assert f"rank 1 on node {node}" in alert.annotations["description"]
+        assert gpu_uuid(node, 1) in alert.annotations["description"]
         assert stage.fired() == {"TrainingRankCrashed"}
 
 
@@ -228,7 +229,7 @@ def test_stopped_rank_is_a_hang_and_named() -> None:
         alert = stage.wait_for(lambda notice: notice.name == "TrainingHung")
 
         assert alert.labels["run"] == "hangs"
-        assert f"Suspect: rank 3 on node {HOSTNAME}" in alert.annotations["description"]
+        assert f"Suspect: rank 3 on node {stage.run.nodes[0].name}" in alert.annotations["description"]
         stage.run.ranks[3].send(signal.SIGCONT)
         assert stage.run.end_ranks()
         time.sleep(5)
