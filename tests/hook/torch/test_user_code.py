@@ -97,6 +97,24 @@ def test_without_any_settings_it_measures(instrument: Instrument, monkeypatch: p
     assert patches.installed() == []
 
 
+@pytest.mark.usefixtures("instrument")
+def test_global_hooks_of_the_users_survive_our_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch iterates over all optimizer hooks when the first step tells us to go: a hook less would be its error."""
+    from torch.optim import optimizer as torch_optimizer
+
+    called = []
+    handles = [
+        torch_optimizer.register_optimizer_step_pre_hook(lambda *_: called.append("before")),
+        torch_optimizer.register_optimizer_step_post_hook(lambda *_: called.append("after")),
+    ]
+    monkeypatch.setenv("STRAGGLER_DISABLED", "1")
+    train(nn.Linear(4, 4), 2)
+    for handle in handles:
+        handle.remove()
+
+    assert called == ["before", "after"] * 2
+
+
 @pytest.mark.usefixtures("group")
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["plain", "inside", "outside"])
