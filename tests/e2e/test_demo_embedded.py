@@ -43,7 +43,7 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 
 def test_sidecar_alone_names_the_rank(record_property: Callable[[str, object], None]) -> None:
-    """With the embedded policy the same alert comes, for the same rank."""
+    """With the embedded policy the same alert comes, for the same rank and with the same cause."""
     done = run_demo("--json", "--no-prometheus", "--slow-rank", "5")
 
     assert done.code == 0, str(done)
@@ -51,6 +51,7 @@ def test_sidecar_alone_names_the_rank(record_property: Callable[[str, object], N
     assert done.result["engine"] == "embedded"
     assert done.result["alert"]["name"] == "TrainingStraggler"
     assert done.result["alert"]["rank"] == 5
+    assert done.result["cause"] == "thermal"
     assert set(done.result["fired"]) == {"TrainingStraggler"}
 
 

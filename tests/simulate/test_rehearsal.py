@@ -58,6 +58,28 @@ def test_ranks_end_together_and_all_steps_are_seen(workspace: Workspace, generat
     assert len(re.findall(r"^training_gpu_sm_active_ratio{", living, re.MULTILINE)) == 3
 
 
+def test_two_nodes(workspace: Workspace) -> None:
+    """Each node has its own ranks, GPUs, ports and logs of NCCL, and a sidecar that sees them and no others."""
+    rehearsal = Rehearsal(Scenario(ranks=4, nodes=2), workspace.directory)
+    try:
+        rehearsal.start_sidecars()
+        rehearsal.start_ranks()
+        until(lambda: min(rehearsal.steps) > 20, rehearsal)
+        pages = [node.metrics() for node in rehearsal.nodes]
+        table = rehearsal.rank_table()
+        assert rehearsal.end_ranks(), rehearsal.crew.logs()
+    finally:
+        rehearsal.close()
+
+    assert [rank["rank"] for rank in table["ranks"]] == [0, 1, 2, 3]
+    for node, ranks, page in zip("ab", ("01", "23"), pages, strict=True):
+        name = f'rank_node="demo-node-{node}"'
+        assert re.findall(rf'^training_step{{.*rank="(\d)",{name}.*}}', page, re.MULTILINE) == list(ranks)
+        assert len(re.findall(rf"^network_port_up{{.*{name}}} 1\.0$", page, re.MULTILINE)) == 2
+        assert len(re.findall(rf'^training_nccl_channels{{.*{name}.*transport="ib"}}', page, re.MULTILINE)) == 2
+        assert len(re.findall(r"^training_gpu_sm_active_ratio{", page, re.MULTILINE)) == 2
+
+
 def test_sidecar_that_cannot_start_says_why(workspace: Workspace) -> None:
     """A sidecar that ends at once is reported with its own words."""
     rehearsal = Rehearsal(Scenario(ranks=1), workspace.directory, sidecar_flags=("--no-such-flag",))

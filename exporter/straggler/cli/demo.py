@@ -160,7 +160,7 @@ def make_plan(arguments: argparse.Namespace) -> tuple[Plan, list[str]]:
         raise ConfigError(
             "fault",
             f"{arguments.fault} needs Prometheus and Alertmanager: a sidecar alone judges the ranks of its own node, "
-            "and not itself",
+            f"and not itself{''.join(f'; {note}' for note in notes[:1])}",
         )
     duration = arguments.duration if arguments.duration is not None else _HEALTHY_SECONDS * scenario.healthy
     return Plan(scenario=scenario, rules=rules, timeout_seconds=arguments.timeout, duration_seconds=duration), notes

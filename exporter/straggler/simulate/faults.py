@@ -109,8 +109,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "slow-rank": Kind(
             text="becomes slow", lengthens=_COMPUTE, factor=1.5, lowers_clock=True, symptoms=_THERMAL, cause="thermal"
         ),
-        # 88 C as in a public write-up of a cloud GPU that fell to 510 of 1755 MHz. That was hardware's reaction; here it
-        # is software's, which takes less: nvml.h says of hardware's that it is "a factor of 2 or more".
+        # 88 C as in a public write-up of a cloud GPU that fell to 510 of 1755 MHz. That was hardware's reaction, of
+        # which nvml.h says "a factor of 2 or more"; here it is software's, which takes less.
         "thermal": Kind(
             text="gets too hot, its SM clock falls to {megahertz:,.0f} MHz",
             lengthens=_COMPUTE,
