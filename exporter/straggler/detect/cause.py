@@ -39,9 +39,10 @@ CAUSES = (
     "gpu_errors",
     UNKNOWN,
 )
-"""Of a slow rank, in the order of precedence. The names are public: labels, JSON and runbooks use them."""
-NETWORK_CAUSES = ("link", "transport", UNKNOWN)
-"""Of a slow network. It makes no rank slow: all wait longer."""
+"""Of a slow rank, in the order of precedence. The names are public: labels, JSON and runbooks use them.
+
+``link`` and ``transport`` are not among them: they make no rank slow, but all wait longer; ``hardware.degraded_ports``
+and ``transport.poor_transport`` find them."""
 
 
 class Peers(NamedTuple):

@@ -8,6 +8,9 @@ from straggler.detect import wording
 from straggler.detect.cause import UNKNOWN, Cause, Peers
 from straggler.detect.lately import HELD_BY, Lately
 
+_ALIKE = 0.98
+"""Of the peers': what differs less is not worth a word."""
+
 NAMES: Mapping[str, str] = {
     "power_brake": "Power brake",
     "thermal": "Heat",
@@ -36,6 +39,8 @@ def sentence(cause: Cause) -> str:
 
 def _clock(rank: Lately, peers: Peers) -> str:
     text = f"SM clock {_megahertz(rank.sm_clock_hertz)}, peers {_megahertz(peers.clock)}"
+    if rank.sm_clock_hertz is not None and peers.clock is not None and rank.sm_clock_hertz > _ALIKE * peers.clock:
+        return text  # what holds it down holds the peers' down as well
     held = [
         f"{what} {wording.percent(rank.held[name])} of the time"
         for name, what in (("thermal", "heat"), ("power_brake", "a power brake"), ("power_cap", "the power cap"))
@@ -74,11 +79,10 @@ def _memory(rank: Lately, peers: Peers) -> str:
 
 
 def _work(rank: Lately, peers: Peers) -> str:
-    parts = []
-    if rank.tokens and peers.tokens:
-        parts.append(f"{rank.tokens / peers.tokens:.2f} x the tokens")
-    if rank.tensor_hertz and peers.tensor:
-        parts.append(f"{rank.tensor_hertz / peers.tensor:.2f} x the tensor arithmetic")
+    compared = ((rank.tokens, peers.tokens, "tokens"), (rank.tensor_hertz, peers.tensor, "tensor arithmetic"))
+    parts = [
+        f"{mine / usual:.2f} x the {name}" for mine, usual, name in compared if mine and usual and usual < _ALIKE * mine
+    ]
     return f"{' and '.join(parts)} of its peers{_same_clock(rank, peers)}"
 
 

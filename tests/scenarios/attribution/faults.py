@@ -78,6 +78,12 @@ class Afflicted:
     xids: dict[int, int] = field(default_factory=dict)
     double_bit_errors: int = 0
     row_remap_pending: bool = False
+    port_ratio: float = 1.0
+    """Speed of one RDMA port of its node, of the full one."""
+    sockets: bool = False
+    """NCCL goes over TCP on its node."""
+    exchange_ratio: float = 1.0
+    """What the exchange takes longer, for all ranks."""
 
     @property
     def computing(self) -> float:
@@ -206,6 +212,21 @@ def unknown(rank: Afflicted, dice: Random) -> None:
     rank.compute *= dice.uniform(1.15, 1.7)
 
 
+def link(rank: Afflicted, dice: Random) -> None:
+    """A cable or transceiver comes up at a lower speed, and every ring through it goes at that.
+
+    Source: rates of one adapter in sysfs: 400 Gb/sec (4X NDR), 200 (4X HDR), 100 (4X EDR), 25 (1X EDR).
+    """
+    rank.port_ratio = dice.choice([0.5, 0.25, 0.0625])
+    rank.exchange_ratio = dice.uniform(1.3, min(4.0, 1 / rank.port_ratio))
+
+
+def transport(rank: Afflicted, dice: Random) -> None:
+    """NCCL falls back to sockets: 10 to 25 Gb/s of TCP instead of 400 Gb/s."""
+    rank.sockets = True
+    rank.exchange_ratio = dice.uniform(4.0, 12.0)
+
+
 FAULTS: Mapping[str, Fault] = {
     fault.__name__: fault
     for fault in (
@@ -222,7 +243,14 @@ FAULTS: Mapping[str, Fault] = {
         unknown,
     )
 }
-"""By the name of the cause. A bad link and a slow transport make no rank slow: everybody waits longer."""
+"""Faults that make one rank slow, by the name of the cause."""
+
+NETWORK_FAULTS: Mapping[str, Fault] = {"link": link, "transport": transport}
+"""Faults of one node that make no rank slow: everybody waits longer. The alert is another one, and names the node."""
+
+PORTS = 4
+PORT_BYTES_PER_SECOND = 50e9
+"""400 Gb/s."""
 
 JITTERS = (0.0, 0.02, 0.05, 0.08)
 """Standard deviation of each phase of each step."""

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rulebook import RULES
+from scenarios.attribution.faults import NETWORK_FAULTS
 from scenarios.attribution.machine import Case, Machine, accepted, views_of
 from scenarios.through_rules import Series, bare_rules
 from servers import program
 from straggler.detect.history import History
 from straggler.detect.policy import DEFAULT
+from straggler.detect.verdict import Verdict
 from straggler.detect.verdicts import judge
 
 SILENT = ""
@@ -64,17 +66,27 @@ def judged(cases: Iterable[Case], directory: Path | None = None) -> list[Judged]
             samples = history.observe(look.at, views_of(look))
             if directory is not None:
                 series.add(case.run, index, look)
-        named = [
-            verdict
-            for verdict in judge(samples)
-            if verdict.verdict == "straggling_rank" and verdict.rank == machine.afflicted
-        ]
-        cause, text = (named[0].cause, named[0].cause_text) if named else (SILENT, "")
-        played.append(Judged(case, accepted(machine.excess), cause, text, ()))
+        named, text = _named(judge(samples), machine.afflicted)
+        is_network = case.faults[0] in NETWORK_FAULTS
+        right = frozenset(case.faults) if is_network else accepted(machine.excess)
+        played.append(Judged(case, right, named, text, ()))
     if directory is None:
         return played
     recorded = _recorded(series, directory)
     return [one._replace(rules=tuple(recorded.get(one.case.run, ()))) for one in played]
+
+
+def _named(verdicts: Iterable[Verdict], rank: int) -> tuple[str, str]:
+    """The cause that somebody is told, and its sentence. Where no rank is slow, the verdict on the network is one."""
+    slow = [one for one in verdicts if one.verdict == "straggling_rank"]
+    ports = [one for one in verdicts if one.verdict == "degraded_link" and one.rank is None]
+    sockets = [one for one in verdicts if one.verdict == "slow_transport" and one.reason]
+    if slow:
+        mine = [one for one in slow if one.rank == rank]
+        return (mine[0].cause, mine[0].cause_text) if mine else ("another rank", slow[0].cause_text)
+    if ports:
+        return "link", ports[0].evidence
+    return ("transport", sockets[0].evidence) if sockets else (SILENT, "")
 
 
 def _recorded(series: Series, directory: Path) -> Mapping[str, list[str]]:

@@ -20,6 +20,8 @@ from straggler.join.view import RankView
 from straggler.metrics.self_metrics import ExporterStatus
 from straggler.model.gpu import GpuFacts, GpuKey
 from straggler.model.host import RankHost
+from straggler.model.nccl import NcclFacts
+from straggler.model.network import PortFacts, PortKey
 from straggler.model.rank import RankFacts, RankKey, RankState, Totals
 from straggler.wire.recent import Recent
 
@@ -111,7 +113,7 @@ class Machine:
     def _afflict(self, names: tuple[str, ...]) -> f.Afflicted:
         rank = replace(self._healthy, xids={})
         for name in names:
-            f.FAULTS[name](rank, Random(f"{self.case.run} {name}"))
+            {**f.FAULTS, **f.NETWORK_FAULTS}[name](rank, Random(f"{self.case.run} {name}"))
         return rank
 
     def looks(self) -> Iterator[Look]:
@@ -132,7 +134,7 @@ class Machine:
     def _pass(self, until: float) -> None:
         sick = until > ONSET_SECONDS
         now = [rank.ill if sick else rank.well for rank in self._ranks]
-        exchange = self._exchange
+        exchange = self._exchange_in(now)
         slowest = max(state.own for state in now)
         begun = self._ranks[0].wall
         count = max(1, int((until - begun) / (slowest + exchange)))
@@ -153,6 +155,9 @@ class Machine:
                 share = state.held_share if reason == state.reason else capped * (reason == "sw_power_cap")
                 rank.held[reason] = rank.held.get(reason, 0.0) + share * LOOK_SECONDS
 
+    def _exchange_in(self, now: Sequence[f.Afflicted]) -> float:
+        return self._exchange * max(state.exchange_ratio for state in now)
+
     def _sum(self, seconds: float, count: int) -> float:
         return count * seconds * max(0.1, self._dice.gauss(1.0, self.case.jitter / math.sqrt(count)))
 
@@ -161,14 +166,15 @@ class Machine:
         noise = dice.gauss(1.0, self.case.jitter / math.sqrt(32))
         step = rank.wall / rank.steps
         own, median = rank.own_now, rank.own_now * noise
-        step = max(other.own_now for other in self._ranks) + self._exchange
+        exchange = self._exchange_in([one.ill if at > ONSET_SECONDS else one.well for one in self._ranks])
+        step = max(other.own_now for other in self._ranks) + exchange
         facts = RankFacts(
             identity=identity(
                 number, run=self.case.run, node=f"n{number // PER_NODE}", world_size=self.case.ranks, clock="cuda"
             ),
             state=RankState.RUNNING,
             totals=self._totals(rank),
-            recent=Recent(32, step, own, median, max(step - own, 0.0), self._exchange * 0.9),
+            recent=Recent(32, step, own, median, max(step - own, 0.0), exchange * 0.9),
             step=rank.steps,
             last_step_timestamp_seconds=1_700_000_000.0 + at,
             excluded_phase=None,
@@ -182,6 +188,31 @@ class Machine:
             evidence="uuid" if gpu else "",
             unmatched_reason="" if gpu else "no_evidence",
             host=host,
+            nccl=self._nccl(number, at),
+            ports=self._ports(number, at),
+        )
+
+    def _node(self, number: int, at: float) -> Sequence[f.Afflicted]:
+        """The ranks on a rank's node."""
+        first = number // PER_NODE * PER_NODE
+        return [rank.ill if at > ONSET_SECONDS else rank.well for rank in self._ranks[first : first + PER_NODE]]
+
+    def _nccl(self, number: int, at: float) -> NcclFacts:
+        over = "socket" if any(rank.sockets for rank in self._node(number, at)) else "ib"
+        return NcclFacts(host=f"n{number // PER_NODE}", pid=number, rank=number, channels={"p2p": 16, over: 8})
+
+    def _ports(self, number: int, at: float) -> tuple[PortFacts, ...]:
+        worst = min(rank.port_ratio for rank in self._node(number, at))
+        return tuple(
+            PortFacts(
+                key=PortKey(f"mlx5_{port}", 1),
+                up=True,
+                rate_bytes_per_second=f.PORT_BYTES_PER_SECOND * (worst if port == 0 else 1.0),
+                link_layer="InfiniBand",
+                state="ACTIVE",
+                board="MT_0000000838",
+            )
+            for port in range(f.PORTS)
         )
 
     def _totals(self, rank: _Rank) -> Totals:

@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import combinations
 from pathlib import Path
 
-from scenarios.attribution.faults import FAULTS, HELD_OUT_SEEDS, JITTERS, TUNING_SEEDS
+from scenarios.attribution.faults import FAULTS, HELD_OUT_SEEDS, JITTERS, NETWORK_FAULTS, TUNING_SEEDS
 from scenarios.attribution.judged import Judged, judged
 from scenarios.attribution.machine import Case
 
@@ -33,7 +33,12 @@ is not slow enough to be told are left out: nobody asks. Seeds on which nothing 
 
 def whole(seeds: Sequence[int]) -> list[Case]:
     """All sources seen: each fault alone, and every two together."""
-    alone = [Case(faults=(name,), jitter=jitter, seed=seed) for name in FAULTS for jitter in JITTERS for seed in seeds]
+    alone = [
+        Case(faults=(name,), jitter=jitter, seed=seed)
+        for name in (*FAULTS, *NETWORK_FAULTS)
+        for jitter in JITTERS
+        for seed in seeds
+    ]
     mixed = [
         Case(faults=pair, jitter=jitter, seed=seed)
         for pair in combinations(FAULTS, 2)
@@ -106,7 +111,10 @@ def render(found: Sequence[Judged], blind: Sequence[Judged]) -> str:
             "One fault: right / wrong in per cent.\n",
             "| fault | " + " | ".join(f"{jitter:.0%}" for jitter in JITTERS) + " |",
             "|---" * (len(JITTERS) + 1) + "|",
-            *(_by_jitter(name, [one for one in alone if one.case.faults == (name,)]) for name in FAULTS),
+            *(
+                _by_jitter(name, [one for one in alone if one.case.faults == (name,)])
+                for name in (*FAULTS, *NETWORK_FAULTS)
+            ),
             "",
             "Two faults, one of them this one: right / wrong in per cent.\n",
             "| fault | " + " | ".join(f"{jitter:.0%}" for jitter in JITTERS) + " |",
