@@ -21,7 +21,7 @@ from straggler.metrics.families import add_network
 from straggler.model.network import PortFacts
 from straggler.model.reading import Problem, Reading, SourceState
 from straggler.simulate.infiniband_tree import SimulatedPort, write_infiniband
-from straggler.sources.infiniband.files import is_absence
+from straggler.sources.infiniband.files import is_absence, opened, read_text
 from straggler.sources.infiniband.read import MOST_PORTS, InfinibandSource
 from straggler.sources.infiniband.reasons import INFINIBAND_BLIND_REASONS, INFINIBAND_REASONS
 
@@ -119,6 +119,17 @@ def test_a_state_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
 def test_errors_that_mean_that_there_is_nothing(number: int) -> None:
     """Firmware refuses single attributes, drivers lack some, and adapters go away: each is absence."""
     assert is_absence(OSError(number, "as the kernel says it"))
+
+
+def test_an_attribute_that_a_driver_refuses_is_absence() -> None:
+    """A real one: the kernel answers ``EINVAL`` to whoever asks the loopback interface for its speed."""
+    loopback = Path("/sys/devices/virtual/net/lo")
+    if not (loopback / "speed").exists():
+        pytest.skip("no sysfs here")
+    with opened(str(loopback)) as directory, pytest.raises(OSError, match="Invalid argument") as refused:
+        read_text("speed", directory)
+
+    assert is_absence(refused.value)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EIO, errno.ETIMEDOUT, errno.EMFILE])
