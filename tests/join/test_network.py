@@ -41,6 +41,13 @@ def test_the_most_common_name_wins_and_the_others_are_told() -> None:
     assert (problem.reason, problem.count) == ("node_names_differ", 2)
 
 
+def test_a_crowd_cannot_rename_a_node() -> None:
+    """Whoever starts many ranks under another name would take the ports away from the runs of others."""
+    named = name_node(on("n1", "x", "x", "x"), "n1", "n1")
+
+    assert named == NodeName("n1", ("x", "x", "x"))
+
+
 def test_a_tie_is_the_same_each_time() -> None:
     """Whoever comes first in the alphabet, whatever the order of the ranks."""
     assert name_node(on("b", "a"), "", "host").name == name_node(on("a", "b"), "", "host").name == "a"

@@ -46,13 +46,14 @@ def name_node(ranks: Iterable[RankFacts], before: str, otherwise: str) -> NodeNa
     Args:
         ranks: all that are known; those that were pushed may be on another node, and do not count.
         before: the last result's name, kept while none is more common and while there are no ranks; ``""`` at first.
-        otherwise: the name where no rank has ever said one.
+        otherwise: what this process calls the node: its name if any rank agrees, however many say something else, and
+            where no rank has ever said one.
     """
     said = [name for rank in ranks if rank.alive and rank.source == "rings" and (name := rank.identity.node)]
     if not said:
         return NodeName(before or otherwise)
     names = Counter(said)
-    name = min(names, key=lambda each: (-names[each], each != before, each))
+    name = min(names, key=lambda each: (each != otherwise, -names[each], each != before, each))
     return NodeName(name, tuple(sorted(each for each in said if each != name)))
 
 
