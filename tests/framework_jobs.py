@@ -76,6 +76,14 @@ def check(rings: Path, *, batches: int, steps: int = STEPS - 1) -> Sequence[Snap
     return found
 
 
+def check_twice(rings: Path) -> None:
+    """Each rank has two rings, and has said goodbye in both."""
+    found = [read_snapshot(path) for path in rings.glob("*.ring")]
+    assert sorted(ring.identity.rank for ring in found if ring.identity) == [0, 0, 1, 1]
+    assert finished(found)
+    assert all(len(ring.records) in (STEPS - 2, STEPS - 1) for ring in found)
+
+
 def finished(rings: Sequence[Snapshot]) -> bool:
     """Whether all ranks have said goodbye in order."""
     return all(ring.live is not None and ring.live.status == layout.STATUS_FINISHED for ring in rings)

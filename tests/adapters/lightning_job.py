@@ -1,4 +1,4 @@
-"""Lightning with its own launcher, validation and a checkpoint in the middle: ``lightning_job.py adapter|plain``."""
+"""Lightning with its own launcher, validation and a checkpoint in the middle: ``adapter``, ``plain`` or ``twice``."""
 
 from __future__ import annotations
 
@@ -35,25 +35,26 @@ class Module(LightningModule):
 def main(how: str) -> None:
     """One epoch."""
     callbacks: list[Callback] = [ModelCheckpoint(dirpath=os.environ["OUT"], every_n_train_steps=STEPS // 2)]
-    if how == "adapter":
+    if how != "plain":
         from straggler.adapters.lightning import StragglerCallback
 
         callbacks.append(StragglerCallback())
     data = torch.utils.data.DataLoader(torch.randn(STEPS * RANKS, 4), batch_size=1)
-    trainer = Trainer(
-        accelerator="cpu",
-        devices=RANKS,
-        strategy="ddp",
-        max_epochs=1,
-        val_check_interval=STEPS // 2,
-        limit_val_batches=1,
-        num_sanity_val_steps=1,
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=callbacks,
-    )
-    trainer.fit(Module(), data, data)
+    for _ in range(2 if how == "twice" else 1):
+        trainer = Trainer(
+            accelerator="cpu",
+            devices=RANKS,
+            strategy="ddp",
+            max_epochs=1,
+            val_check_interval=STEPS // 2,
+            limit_val_batches=1,
+            num_sanity_val_steps=1,
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            callbacks=callbacks,
+        )
+        trainer.fit(Module(), data, data)
     sys.stdout.flush()
     os._exit(0)  # gloo's threads may abort an interpreter that ends in order; that is not what is tested
 

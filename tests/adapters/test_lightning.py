@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from framework_jobs import STEPS, check, finished, run
+from framework_jobs import STEPS, check, check_twice, finished, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -23,3 +23,10 @@ def test_the_slow_rank_is_found(rings: Path, tmp_path: Path, how: str) -> None:
     run(rings, tmp_path, sys.executable, JOB, how)
 
     assert finished(check(rings, batches=1, steps=STEPS - 2)) == (how == "adapter")
+
+
+def test_a_second_training_is_measured_anew(rings: Path, tmp_path: Path) -> None:
+    """A process may call ``fit`` as often as it likes: each one has a ring of its own, and a goodbye."""
+    run(rings, tmp_path, sys.executable, JOB, "twice")
+
+    check_twice(rings)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from framework_jobs import check, finished, run
+from framework_jobs import check, check_twice, finished, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -20,3 +20,20 @@ def test_the_slow_rank_is_found(rings: Path, tmp_path: Path, how: str) -> None:
     run(rings, tmp_path, sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", JOB, how)
 
     assert finished(check(rings, batches=2)) == (how == "adapter")
+
+
+def test_a_second_training_is_measured_anew(rings: Path, tmp_path: Path) -> None:
+    """A process may call ``train`` as often as it likes: each one has a ring of its own, and a goodbye."""
+    run(
+        rings,
+        tmp_path,
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        JOB,
+        "twice",
+    )
+
+    check_twice(rings)

@@ -1,4 +1,4 @@
-"""A Hugging Face Trainer, evaluation and a checkpoint in the middle: ``transformers_job.py adapter|plain``."""
+"""A Hugging Face Trainer, evaluation and a checkpoint in the middle: ``transformers_job.py adapter|plain|twice``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Model(nn.Module):
 def main(how: str) -> None:
     """One epoch."""
     callbacks: list[TrainerCallback] = []
-    if how == "adapter":
+    if how != "plain":
         from straggler.adapters.transformers import StragglerCallback
 
         callbacks.append(StragglerCallback())
@@ -56,7 +56,8 @@ def main(how: str) -> None:
         eval_dataset=data[:RANKS],
         callbacks=callbacks,
     )
-    trainer.train()
+    for _ in range(2 if how == "twice" else 1):
+        trainer.train()
     sys.stdout.flush()
     os._exit(0)  # gloo's threads may abort an interpreter that ends in order; that is not what is tested
 
