@@ -166,3 +166,15 @@ def test_a_slow_network_is_blamed_on_bad_ports() -> None:
 
     assert causes((fault,)) == {("link", "Bad RDMA ports: mlx5_0 port 1 has 100 Gb/s")}
     assert causes(()) == {("", "")}
+
+
+def test_each_node_answers_for_its_own_ports() -> None:
+    """Seen together, a lost port of one node is no fault of the ranks on another."""
+    views = [
+        replace(view(rank, identity=identity(rank, node=node)), ports=ports)
+        for rank, node, ports in ((0, "a", (port(0), port(1))), (1, "b", (port(0), lost(1))))
+    ]
+    on_a, on_b = History(DEFAULT).observe(0.0, views)
+
+    assert on_a.network_faults == ()
+    assert [(fault.device, fault.fault) for fault in on_b.network_faults] == [("mlx5_1", "down")]

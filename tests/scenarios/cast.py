@@ -10,6 +10,8 @@ from straggler.detect.window import Window
 from straggler.join.view import RankView
 from straggler.metrics.self_metrics import ExporterStatus, SourceStatus
 from straggler.model.gpu import GpuFacts
+from straggler.model.nccl import NcclFacts
+from straggler.model.network import PortFacts
 from straggler.model.progress import HangLimits
 from straggler.model.rank import RankFacts, RankState, Totals
 from straggler.model.reading import SourceState
@@ -120,7 +122,14 @@ class Sidecar:
         """Forget all that is not in the rings."""
         self._watched.clear()
 
-    def look(self, now: float, processes: Iterable[Process], gpus: Mapping[int, GpuFacts]) -> list[RankView]:
+    def look(
+        self,
+        now: float,
+        processes: Iterable[Process],
+        gpus: Mapping[int, GpuFacts],
+        ports: tuple[PortFacts, ...] = (),
+        nccl: NcclFacts | None = None,
+    ) -> list[RankView]:
         """What the node's page is made from: of each rank the newest process, unless it is long gone."""
         newest = {process.identity.rank: process for process in processes}
         return [
@@ -129,6 +138,8 @@ class Sidecar:
                 gpu=gpus.get(rank),
                 evidence="uuid" if rank in gpus else "",
                 unmatched_reason="" if rank in gpus else "no_evidence",
+                nccl=nccl,
+                ports=ports,
             )
             for rank, process in sorted(newest.items())
             if (facts := self._facts(now, process)) is not None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from scenarios.healthy import HEALTHY
+from scenarios.links import LINKS
 from scenarios.shape import SHAPE
 from scenarios.slowness import CURVE, SLOWNESS
 from scenarios.stopped import STOPPED
 
-SCENARIOS = (*HEALTHY, *SLOWNESS, *SHAPE, *STOPPED)
+SCENARIOS = (*HEALTHY, *SLOWNESS, *SHAPE, *STOPPED, *LINKS)
 """What the verdicts are judged by."""
 
 TUNING_SEEDS = (1, 2, 3, 4)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
+from scenarios.adapters import logged, ports_of
 from scenarios.cast import Process, Sidecar, exporter_status
 from scenarios.effects import Labour, Work
 from scenarios.graphics import gpus_of
@@ -285,7 +286,8 @@ class Course:
         said = [trouble for trouble in self._of(Gpus) if minute >= trouble.begins]
         says = said[-1] if said else Gpus()
         gpus = gpus_of(self.scenario, says, minute, [process.identity.rank for process in here], self._gpu_set)
-        views = sidecar.look(now, here, gpus)
+        ports = ports_of(self.scenario, minute, int(sidecar.node.removeprefix("node")))
+        views = sidecar.look(now, here, gpus, ports, logged(self.scenario, sidecar.node))
         status = exporter_status(says.state, says.blind, len(views))
         has_sidecar = not (here == [] and unseen)
         return Page(sidecar.node, tuple(views), status, listed=has_sidecar, scraped=scraped and has_sidecar)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scenarios.vocabulary import (
+    BadPort,
     Everywhere,
     Faulty,
     Gpus,
@@ -35,7 +36,7 @@ _KINDS: dict[str, tuple[type[Trouble], ...]] = {
     "blind": (Unseen, Unmeasured, Gpus),
     "throttled_gpu": (Throttled,),
     "degraded_gpu": (Faulty,),
-    "degraded_link": (NarrowLink,),
+    "degraded_link": (NarrowLink, BadPort),
     "utilization_divergence": (Gpus,),
 }
 

@@ -27,7 +27,7 @@ from scenarios.course import LOOK_SECONDS, Look
 from scenarios.told import Told, about
 from servers import program
 from straggler.metrics.book import MetricBook
-from straggler.metrics.families import add_gpus, add_ranks
+from straggler.metrics.families import add_gpus, add_network, add_ranks
 from straggler.metrics.self_metrics import add_exporter
 
 _FIRING = 'ALERTS{alertstate="firing"}'
@@ -66,6 +66,7 @@ class Series:
             book = MetricBook()
             add_ranks(book, page.views)
             add_gpus(book, [view.gpu for view in page.views if view.gpu])
+            add_network(book, next((view.ports for view in page.views if view.ports), ()), page.node)
             add_exporter(book, page.status, page.views)
             for family in book.collect():
                 for sample in family.samples:

@@ -236,6 +236,28 @@ class NarrowLink:
     begins: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapters:
+    """What the nodes have for their network, and what NCCL's logs say that it uses between them."""
+
+    ports: bool = True
+    """Four RDMA ports a node, or none."""
+    transport: str = "ib"
+    """``""`` for no log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadPort:
+    """One RDMA port of a node is bad; the run makes up for it by the others."""
+
+    node: int
+    fault: str
+    """Its cable is ``out``, it has ``half`` of its speed, its link ``flaps``, or it ``errs``: counts symbol errors."""
+    every: float = 1.0
+    """Minutes between two flaps or errors."""
+    begins: float = ONSET
+
+
 Trouble = (
     Slow
     | Uneven
@@ -259,6 +281,8 @@ Trouble = (
     | Throttled
     | Faulty
     | NarrowLink
+    | Adapters
+    | BadPort
 )
 
 

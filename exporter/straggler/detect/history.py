@@ -43,7 +43,8 @@ class History:
         self._policy = policy
         self._marks: dict[RankKey, deque[_Mark]] = {}
         self._trails = Trails(policy)
-        self._ports = PortMemory(policy)
+        self._ports: dict[str, PortMemory] = {}
+        """Of each node."""
         self._gone_since: dict[RankKey, float] = {}
         self._finished: dict[RankKey, float] = {}
         """When each rank was last seen to have finished."""
@@ -55,11 +56,13 @@ class History:
         views = list(views)
         finished = self._note_finished(now, views)
         lately = self._trails.look(now, views)
-        faults = self._ports.look(now, next((view.ports for view in views if view.ports), ()))
+        ports = {view.rank.identity.node: view.ports for view in views if view.ports}
+        self._ports = {node: self._ports.get(node) or PortMemory(self._policy) for node in ports}
+        faults = {node: memory.look(now, ports[node]) for node, memory in self._ports.items()}
         samples = [
             replace(
                 self._sample(now, view, finished[view.rank.identity.run], lately.get(view.rank.key)),
-                network_faults=faults if view.ports else (),
+                network_faults=faults[view.rank.identity.node] if view.ports else (),
             )
             for view in views
         ]
