@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from facts import view
+from facts import identity, view
 from samples import run_of, with_recent
 from straggler.detect.history import History
 from straggler.detect.policy import DEFAULT
