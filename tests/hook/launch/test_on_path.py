@@ -108,6 +108,23 @@ def test_looking_for_torch_is_not_importing_it(torch: Path) -> None:
     assert "_WaitForTorch" not in lines[2]
 
 
+def test_a_loader_that_is_given_twice(torch: Path) -> None:
+    """Some finders keep their loaders: whoever has looked for torch before, it can be imported."""
+    (torch / "sitecustomize.py").write_text(
+        "import importlib.machinery, sys\n"
+        "class Keeps:\n"
+        "    spec = None\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name != 'torch': return None\n"
+        "        Keeps.spec = Keeps.spec or importlib.machinery.PathFinder.find_spec(name)\n"
+        "        return Keeps.spec\n"
+        "sys.meta_path.insert(1, Keeps())\n"
+    )
+    code = "import importlib.util; importlib.util.find_spec('torch'); import torch; print(torch.value)"
+
+    assert told(code, on_path(torch, STRAGGLER_DISABLED="1")) == "7"
+
+
 def test_an_import_of_torch_that_fails_may_be_tried_again(torch: Path) -> None:
     """As it may without us, and the second one is seen."""
     (torch / "torch" / "__init__.py").write_text(

@@ -59,7 +59,7 @@ class _WaitForTorch(object):
             return
 
         def exec_module(module):
-            del loader.exec_module
+            vars(loader).pop("exec_module", None)  # a finder may give the same loader twice
             load(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
