@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from random import Random
 
 from straggler.errors import ConfigError
-from straggler.simulate.faults import KINDS, Hits, Kind
+from straggler.simulate.faults import KINDS, Hits, Kind, Symptoms
 from straggler.simulate.work import Work
 
 __all__ = ["Fault", "Scenario", "Work"]
@@ -49,6 +49,11 @@ class Fault:
     def is_none(self) -> bool:
         """Whether nothing is wrong at all."""
         return self.name == "none" or bool(self.kind.lengthens and self.factor == 1.0)
+
+    @property
+    def symptoms(self) -> Symptoms:
+        """What GPU, adapter and NCCL of the afflicted rank show."""
+        return Symptoms() if self.is_none else self.kind.symptoms
 
     def lasts_in(self, step: int) -> bool:
         """Whether it is there in this step."""

@@ -11,7 +11,7 @@ from typing import Any
 from straggler.simulate.board import Board
 from straggler.simulate.dcgm_text import Generation
 from straggler.simulate.fabric import Fabric
-from straggler.simulate.faults import Hits, Symptoms
+from straggler.simulate.faults import Symptoms
 from straggler.simulate.local_http import read_local
 from straggler.simulate.nccl_log import nccl_logs
 from straggler.simulate.node import FakeNode, gpu_uuid
@@ -57,7 +57,7 @@ class StagedNode:
         self._gpus = FakeNode(
             [board.cell(rank) for rank in self.ranks],
             self.name,
-            symptoms=_symptoms(scenario, self.ranks),
+            symptoms=self._symptoms,
             generation=generation,
         )
         self._page = self._gpus.serve()
@@ -88,13 +88,18 @@ class StagedNode:
         return self.sidecar
 
     def _with_fabric(self, board: Board) -> Fabric:
-        fault = self._scenario.fault
         return Fabric(
             self._sysfs,
             [board.cell(rank) for rank in self.ranks],
-            symptoms={fault.rank - self.ranks.start: fault.kind.symptoms} if fault.rank in self.ranks else {},
-            carries=not fault.kind.symptoms.over_sockets,
+            symptoms=self._symptoms,
+            carries=not self._scenario.fault.symptoms.over_sockets,
         )
+
+    @property
+    def _symptoms(self) -> dict[int, Symptoms]:
+        """By place on this node: GPU and adapter have the number of their rank."""
+        fault = self._scenario.fault
+        return {fault.rank - self.ranks.start: fault.symptoms} if fault.rank in self.ranks else {}
 
     @property
     def _sysfs(self) -> Path:
@@ -139,11 +144,3 @@ class StagedNode:
         self._page.close()
         if self._fabric is not None:
             self._fabric.close()
-
-
-def _symptoms(scenario: Scenario, ranks: range) -> dict[int, Symptoms]:
-    """By GPU of this node."""
-    fault = scenario.fault
-    if fault.is_none or fault.rank not in ranks or fault.kind.hits is Hits.EXCHANGE:
-        return {}
-    return {fault.rank - ranks.start: fault.kind.symptoms}

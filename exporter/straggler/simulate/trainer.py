@@ -109,7 +109,7 @@ def _launch(phase: int, cell: Cell, pace: Pace, host_seconds: float = 0.0) -> No
 
 def _log_as_nccl(directory: Path, scenario: Scenario, rank: int) -> None:
     host, pid = os.environ["STRAGGLER_NODE"], os.getpid()
-    over_sockets = not scenario.healthy and scenario.fault.kind.symptoms.over_sockets
+    over_sockets = scenario.fault.symptoms.over_sockets
     log = nccl_logs(directory, host) / f"nccl.{host}.{pid}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(render_log(scenario, rank, host, pid, over_sockets=over_sockets), encoding="utf-8")
