@@ -13,6 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+if "pytest" in sys.modules:  # as a script it does without
+    import pytest
+
+    pytestmark = pytest.mark.slow
+
 WIDTH, LAYERS, BATCH = 256, 8, 32
 EXPECTED_FLOPS = (3 * LAYERS - 1) * 2 * BATCH * WIDTH * WIDTH
 """One product forward, two backward for each layer, without the gradient of the input."""
@@ -120,8 +125,6 @@ def main(device: str) -> int:
 def test_profile() -> None:
     """Every line of the table holds, on a GPU where there is one; in a process of its own, since it changes torch."""
     import subprocess
-
-    import pytest
 
     torch = pytest.importorskip("torch", exc_type=ImportError)
     device = "cuda" if torch.cuda.is_available() else "cpu"
