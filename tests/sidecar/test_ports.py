@@ -21,7 +21,9 @@ from straggler.sidecar.page import build_page
 from straggler.sidecar.scrape import Request, Source
 from straggler.sidecar.sources import Node
 from straggler.sources.infiniband.read import InfinibandSource
+from straggler.sources.infiniband.reasons import INFINIBAND_BLIND_REASONS
 
+ROOT = Path(__file__).parents[2]
 REQUEST = Request(1.0, stepping=False)
 
 
@@ -130,3 +132,11 @@ def test_doctor_is_content_with_a_node_without_adapters(tmp_path: Path) -> None:
     (finding,) = examine_source(configured(tmp_path))
 
     assert finding == Finding("infiniband", Health.ABSENT, "not on this node")
+
+
+@pytest.mark.parametrize("reason", INFINIBAND_BLIND_REASONS)
+def test_the_runbook_knows_each_way_of_being_blind(reason: str) -> None:
+    """The alert sends on-call there with the reason."""
+    page = (ROOT / "docs/runbooks/StragglerExporterBlind.md").read_text("utf-8")
+
+    assert f"| `infiniband` | `{reason}` |" in page
