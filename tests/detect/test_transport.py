@@ -11,7 +11,7 @@ from facts import view
 from straggler.detect.policy import DEFAULT
 from straggler.detect.regression import Level
 from straggler.detect.sample import RankSample, sample
-from straggler.detect.transport import NO_GDR, SOCKETS, poor_transport, tell_node
+from straggler.detect.transport import NO_GDR, SOCKETS, blame_sockets, poor_transport, tell_node
 from straggler.detect.verdict import Verdict
 from straggler.model.nccl import NcclFacts
 from straggler.model.network import PortFacts, PortKey
@@ -100,6 +100,17 @@ def test_a_node_without_gdr_beside_one_with() -> None:
     assert (verdict.reason, verdict.evidence.split(" ")[0]) == (NO_GDR, "n1")
     assert found(good, bad, half) == []
     assert found(bad) == []
+
+
+def test_a_slow_network_is_blamed_on_sockets() -> None:
+    """The alert that measures it says why, as far as a log does; GPUDirect RDMA alone does not explain it."""
+    slow = Verdict(verdict="slow_transport", severity="warning", run="r")
+    (blamed,) = blame_sockets([slow], found(sockets(0, "n0", UP)))
+    without_gdr = found(rank(0, "n0", gdr_ratio=1.0, channels={"ib": 1}), rank(1, "n1", gdr_ratio=0.0))
+
+    assert blamed.cause == "transport"
+    assert blamed.cause_text.startswith("NCCL uses sockets: n0 sends over sockets although mlx5_0 port 1 is up")
+    assert blame_sockets([slow], without_gdr) == [slow]
 
 
 def test_many_nodes_are_counted() -> None:

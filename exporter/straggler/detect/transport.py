@@ -8,7 +8,8 @@ ranks that do use some. And they are told only where the run waits for its netwo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from straggler.detect import wording
 from straggler.detect.policy import Policy
@@ -46,6 +47,13 @@ def poor_transport(run: str, ranks: Sequence[RankSample], now: Level | None, pol
             run, NO_GDR, _without_gdr(told, policy), "each byte goes through the host's memory and its PCIe links"
         ),
     ]
+
+
+def blame_sockets(verdicts: Iterable[Verdict], poor: Sequence[Verdict]) -> list[Verdict]:
+    """Name sockets as the cause of a slow network, where a log tells of them; else nothing changes."""
+    told = next((verdict.evidence for verdict in poor if verdict.reason == SOCKETS), "")
+    text = f"NCCL uses sockets: {told}"
+    return [replace(verdict, cause="transport", cause_text=text) if told else verdict for verdict in verdicts]
 
 
 def tell_node(node: str, logs: Sequence[NcclFacts], ports_up: Sequence[str] = ()) -> str:

@@ -23,7 +23,7 @@ from straggler.detect.sample import RankSample
 from straggler.detect.shape import Imbalance, heavy_stages, input_stall, rotating_imbalance
 from straggler.detect.stopped import crash, hang
 from straggler.detect.straggling import assess, straggling_nodes, straggling_ranks
-from straggler.detect.transport import poor_transport
+from straggler.detect.transport import blame_sockets, poor_transport
 from straggler.detect.verdict import Verdict
 
 _NO_PAST: Mapping[str, Level] = {}
@@ -61,6 +61,7 @@ def _judge_run(run: str, ranks: Sequence[RankSample], policy: Policy, before: Le
     slowness = assess(ranks, policy)
     now = level(ranks, policy)
     size = world(ranks)
+    poor = poor_transport(run, ranks, now, policy)
     return [
         *hang(run, ranks, policy),
         *crash(run, ranks),
@@ -71,8 +72,8 @@ def _judge_run(run: str, ranks: Sequence[RankSample], policy: Policy, before: Le
         *rotating_imbalance(run, slowness, policy, _recently(ranks)),
         *input_stall(run, ranks, policy),
         *slow_everywhere(run, now, before, policy),
-        *blame_ports(slow_transport(run, now, before, policy), ranks),
-        *poor_transport(run, ranks, now, policy),
+        *blame_sockets(blame_ports(slow_transport(run, now, before, policy), ranks), poor),
+        *poor,
         *utilization_divergence(run, ranks, policy),
         *throttled_gpu(run, ranks, policy),
         *degraded_gpu(run, ranks),
