@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from dashboards.src.columns import column, table
+from dashboards.src.exporter_intake import WHERE, intake
 from dashboards.src.grafana import Json, dashboard, query_variable, row
-from dashboards.src.kinds import stat, states, table, timeseries
+from dashboards.src.kinds import bars, stat, states, timeseries
 from dashboards.src.panel import (
     CRITICAL,
     GOOD,
     GREY,
     WARNING,
     colours,
-    override,
     query,
 )
 from dashboards.src.queries import union
 from dashboards.src.tables import EXPORTER_UID, LINKS, RUNBOOKS, firing_alerts
 
-_WHERE = 'cluster=~"$cluster", instance=~"$instance"'
 _BY = "cluster, instance"
-_RATE = "[$__rate_interval]"
 
 SOURCE_STATES = {
     "0": ("ok", GOOD),
@@ -29,7 +28,7 @@ SOURCE_STATES = {
 
 
 def _count(metric: str) -> str:
-    return f"sum({metric}{{{_WHERE}}}) or vector(0)"
+    return f"sum({metric}{{{WHERE}}}) or vector(0)"
 
 
 def _headline() -> list[Json]:
@@ -41,8 +40,8 @@ def _headline() -> list[Json]:
             "unseen, not healthy. See StragglerExporterDown.",
             [
                 query(
-                    f"count(up{{{_WHERE}}} == 0 and on (cluster, job, instance)\n"
-                    f"last_over_time(straggler_exporter_build_info{{{_WHERE}}}[1d])) or vector(0)",
+                    f"count(up{{{WHERE}}} == 0 and on (cluster, job, instance)\n"
+                    f"last_over_time(straggler_exporter_build_info{{{WHERE}}}[1d])) or vector(0)",
                     instant=True,
                 )
             ],
@@ -55,7 +54,7 @@ def _headline() -> list[Json]:
             "Exporters",
             "Exporters that are scraped now: one on each node with training. Fewer than nodes: see the box beside, "
             "or the target is not discovered at all.",
-            [query(f"count(straggler_exporter_build_info{{{_WHERE}}})", instant=True)],
+            [query(f"count(straggler_exporter_build_info{{{WHERE}}})", instant=True)],
             empty="none",
             decimals=0,
         ),
@@ -66,7 +65,7 @@ def _headline() -> list[Json]:
             "is absent, not zero.",
             [
                 query(
-                    f'sum(straggler_exporter_source_state{{state=~"failed|stale", {_WHERE}}}) or vector(0)',
+                    f'sum(straggler_exporter_source_state{{state=~"failed|stale", {WHERE}}}) or vector(0)',
                     instant=True,
                 )
             ],
@@ -111,7 +110,7 @@ def _headline() -> list[Json]:
 
 
 def _sources() -> list[Json]:
-    state = f"straggler_exporter_source_state{{{_WHERE}"
+    state = f"straggler_exporter_source_state{{{WHERE}"
     code = union(
         [
             f'3 * (max by ({_BY}, source) ({state}, state="failed"}}) == 1)',
@@ -122,7 +121,29 @@ def _sources() -> list[Json]:
     )
     ever = f'max_over_time({state}, state=~"failed|stale"}}[$__range] @ end())'
     troubled = f"topk(20, max by ({_BY}, source) ({ever}) > 0)"
+    each = {"ok": GOOD, "stale": WARNING, "failed": CRITICAL, "absent": GREY}
     return [
+        bars(
+            12,
+            "Sources now",
+            "Each source over all exporters, by state. rings and dcgm are needed: all green. nvml and host need the "
+            "driver and the host's /proc; infiniband an adapter; nccl NCCL_DEBUG=INFO and a directory for its logs; "
+            "push the HTTP listener. Absent (grey) is normal where there is no such thing; `straggler doctor` says "
+            "which it is.",
+            [
+                query(f'sum by (source) (max by ({_BY}, source) ({state}, state="{name}"}}))', table=True)
+                for name in each
+            ],
+            x="source",
+            columns=list(each),
+            stacked=True,
+            horizontal=True,
+            unit="none",
+            decimals=0,
+            low=0,
+            overrides=colours(each),
+            size=(8, 9),
+        ),
         states(
             10,
             "Sources in trouble",
@@ -132,7 +153,7 @@ def _sources() -> list[Json]:
             [query(f"({code})\nand on ({_BY}, source)\n{troubled}", "{{source}} on {{instance}}")],
             texts=SOURCE_STATES,
             unit="none",
-            size=(14, 9),
+            size=(9, 9),
             empty="no source failed or went stale",
         ),
         timeseries(
@@ -145,7 +166,7 @@ def _sources() -> list[Json]:
             decimals=0,
             low=0,
             overrides=colours({"ok": GOOD, "absent": GREY, "stale": WARNING, "failed": CRITICAL}),
-            size=(10, 9),
+            size=(7, 9),
         ),
     ]
 
@@ -159,20 +180,19 @@ def _blindness() -> list[Json]:
             "fields in dcgm-exporter's csv file; `straggler doctor` on the node prints the lines. Empty is good.",
             [
                 query(
-                    f"topk(50, sum by ({_BY}, source, reason) (straggler_exporter_blind{{{_WHERE}}}) > 0)",
+                    f"topk(50, sum by ({_BY}, source, reason) (straggler_exporter_blind{{{WHERE}}}) > 0)",
                     table=True,
                 )
             ],
-            columns={
-                "cluster": "cluster",
-                "instance": "exporter",
-                "source": "source",
-                "reason": "reason",
-                "Value #A": "things",
-            },
+            columns=[
+                column("cluster", width=100, noValue="-"),
+                column("instance", "exporter", 190),
+                column("source", width=110),
+                column("reason"),
+                column("Value #A", "things", 80, unit="none", decimals=0),
+            ],
             sort={"things": True},
             size=(12, 7),
-            overrides=[override("things", unit="none", decimals=0, custom__width=90)],
             empty="nothing: all is seen",
         ),
         firing_alerts(21, 'cluster=~"$cluster", alertname=~"Straggler.+"', size=(12, 7), runs=True),
@@ -181,12 +201,12 @@ def _blindness() -> list[Json]:
             "Ranks without a GPU, by reason",
             "Living ranks that could not be matched. The hook says which GPU it uses only if the framework tells it; "
             "else the evidence must come from the pod or the bus id.",
-            [query(f"sum by (run, reason) (straggler_exporter_ranks_without_gpu{{{_WHERE}}})", "{{run}}: {{reason}}")],
+            [query(f"sum by (run, reason) (straggler_exporter_ranks_without_gpu{{{WHERE}}})", "{{run}}: {{reason}}")],
             unit="none",
             decimals=0,
             low=0,
             custom={"axisSoftMax": 1},
-            size=(12, 6),
+            size=(8, 6),
             empty="none",
         ),
         timeseries(
@@ -196,7 +216,7 @@ def _blindness() -> list[Json]:
             "gpu_clock_missing: an asynchronous GPU timed by the host. Both are a line in the training script.",
             [
                 query(
-                    f"sum by (run, reason) (straggler_exporter_ranks_without_own_time{{{_WHERE}}})",
+                    f"sum by (run, reason) (straggler_exporter_ranks_without_own_time{{{WHERE}}})",
                     "{{run}}: {{reason}}",
                 )
             ],
@@ -204,83 +224,26 @@ def _blindness() -> list[Json]:
             decimals=0,
             low=0,
             custom={"axisSoftMax": 1},
-            size=(12, 6),
+            size=(8, 6),
             empty="none",
         ),
-    ]
-
-
-def _intake() -> list[Json]:
-    return [
         timeseries(
-            30,
-            "Refused, by reason",
-            "Lines, files and pushes a second that were refused. A few after a restart are normal; a steady stream is "
-            "a version that does not fit, a full tmpfs or a page that is not dcgm-exporter's. The log has an example.",
+            24,
+            "NCCL logs",
+            "Logs that are followed, and ranks in them that could not be told for a rank of the node, by reason. "
+            "no_such_process after a restart is the attempt before. other_node or no_host: the logs lack the host's "
+            "name, set NCCL_DEBUG_FILE with %h and %p.",
             [
-                query(
-                    f"sum by (source, reason) (rate(straggler_exporter_refused_total{{{_WHERE}}}{_RATE}))",
-                    "{{source}} {{reason}}",
-                )
+                query(f"sum(straggler_exporter_nccl_logs{{{WHERE}}})", "followed"),
+                query(f"sum by (reason) (straggler_exporter_nccl_unlinked{{{WHERE}}})", "{{reason}}"),
             ],
-            unit="eps",
+            unit="none",
+            decimals=0,
             low=0,
             custom={"axisSoftMax": 1},
-        ),
-        timeseries(
-            31,
-            "Step records",
-            "Records read a second, and records that were overwritten before they were read (right). Missed records "
-            "cost detail in the recent window, never the counters: each record carries its totals.",
-            [
-                query(f"sum(rate(straggler_exporter_records_read_total{{{_WHERE}}}{_RATE}))", "read"),
-                query(f"sum(rate(straggler_exporter_records_missed_total{{{_WHERE}}}{_RATE}))", "missed"),
-            ],
-            unit="recps",
-            low=0,
-            overrides=[
-                *colours({"read": "blue"}),
-                override(
-                    "missed",
-                    color={"mode": "fixed", "fixedColor": CRITICAL},
-                    custom__axisPlacement="right",
-                    custom__axisSoftMax=1,
-                ),
-            ],
-        ),
-        timeseries(
-            32,
-            "Scrape",
-            "How long an exporter takes to collect a page: the slowest and the median one. Close to Prometheus' scrape "
-            "timeout the page loses sources, and says so as failed.",
-            [
-                query(f"max(straggler_exporter_scrape_seconds{{{_WHERE}}})", "slowest exporter"),
-                query(f"quantile(0.5, straggler_exporter_scrape_seconds{{{_WHERE}}})", "median exporter"),
-            ],
-            unit="s",
-            low=0,
-            size=(8, 7),
-            overrides=colours({"slowest exporter": WARNING, "median exporter": "blue"}),
-        ),
-        timeseries(
-            33,
-            "Slowest look, by source",
-            "How long the slowest look at each source took, over all exporters.",
-            [query(f"max by (source) (straggler_exporter_source_duration_seconds{{{_WHERE}}})", "{{source}}")],
-            unit="s",
-            low=0,
-            size=(8, 7),
-        ),
-        timeseries(
-            34,
-            "Oldest facts, by source",
-            "Age of the last look that gave facts, the oldest over all exporters. A ramp is a source that hangs or has "
-            "failed since the ramp's foot.",
-            [query(f"max by (source) (straggler_exporter_source_age_seconds{{{_WHERE}}})", "{{source}}")],
-            unit="s",
-            low=0,
-            custom={"axisSoftMax": 60},
-            size=(8, 7),
+            size=(8, 6),
+            overrides=colours({"followed": GOOD}),
+            empty="no logs are followed",
         ),
     ]
 
@@ -306,6 +269,6 @@ def build() -> Json:
             *_headline(),
             *row(100, "Sources", _sources()),
             *row(101, "What is not seen", _blindness()),
-            *row(102, "Intake and scrape", _intake()),
+            *row(102, "Intake and scrape", intake()),
         ],
     )

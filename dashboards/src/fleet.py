@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from dashboards.src.columns import column, table
 from dashboards.src.grafana import Json, dashboard, query_variable, row
-from dashboards.src.kinds import stat, states, table, timeseries
+from dashboards.src.kinds import stat, states, timeseries
 from dashboards.src.panel import (
     CRITICAL,
     GOOD,
     GREY,
     LOST_STEPS,
-    SLOWDOWN_STEPS,
-    TIMES,
     WARNING,
     fixed,
     override,
@@ -24,9 +23,11 @@ from dashboards.src.tables import (
     FLEET_UID,
     LINKS,
     RUNBOOKS,
-    TO_RUN,
     alert_marks,
     firing_alerts,
+    run_column,
+    seconds_column,
+    slowdown_column,
     worst_ranks,
 )
 
@@ -51,6 +52,7 @@ _VERDICT = union(
     ]
 )
 _LOST = lost_gpus(FLEET)
+_LOST_HOURS = f"max by (cluster, run) (run:training_lost_gpu_seconds:since_start{{{FLEET}}}) / 3600"
 _ALIVE = f"run:training_ranks_alive:count{{{FLEET}}}"
 
 
@@ -89,10 +91,15 @@ def _headline() -> list[Json]:
         stat(
             3,
             "GPU-hours lost",
-            "GPUs lost, added up over the time range that you look at. Multiply by the price of a GPU-hour.",
-            [query(f"sum(sum_over_time({_LOST}[$__range:1m])) / 60", instant=True)],
+            "GPUs lost, added up: over the time range that you look at, and since the living runs began (at most as "
+            "long as Prometheus remembers). Multiply by the price of a GPU-hour.",
+            [
+                query(f"sum(sum_over_time({_LOST}[$__range:1m])) / 60", "in this time range", instant=True),
+                query(f"sum({_LOST_HOURS})", "since the start", instant=True),
+            ],
             decimals=1,
-            size=(4, 4),
+            named=True,
+            size=(5, 4),
             empty="no run reports",
         ),
         stat(
@@ -101,7 +108,7 @@ def _headline() -> list[Json]:
             "Ranks that live now. Fewer than before: Runs by state tells which run ended.",
             [query(f"sum({_ALIVE})", instant=True)],
             decimals=0,
-            size=(4, 4),
+            size=(3, 4),
             empty="0",
         ),
         stat(
@@ -142,7 +149,8 @@ def _runs() -> list[Json]:
             10,
             "Runs",
             "One line for each run, the most costly first. Share lost is what the run would gain if all ranks were "
-            "equal; slowest rank is that rank's slowdown. Click the run.",
+            "equal; GPU-hours lost is since its start; slowest rank is that rank's slowdown; MFU is what the model "
+            "computes as a share of what its GPUs could. Click the run.",
             [
                 query(_VERDICT, table=True),
                 query(_LOST, table=True),
@@ -150,24 +158,15 @@ def _runs() -> list[Json]:
                 query(f"max by (cluster, run) ({slowdown(FLEET)})", table=True),
                 query(f"max by (cluster, run) ({_ALIVE})", table=True),
                 query(f"max by (cluster, run) (run:training_recent_step_seconds:mean{{{FLEET}}})", table=True),
+                query(_LOST_HOURS, table=True),
+                query(f"max by (cluster, run) (run:training_flops:mfu_ratio{{{FLEET}}})", table=True),
             ],
-            columns={
-                "run": "run",
-                "Value #A": "state",
-                "Value #B": "GPUs lost",
-                "Value #C": "share lost",
-                "Value #D": "slowest rank",
-                "Value #E": "ranks",
-                "Value #F": "step",
-                "cluster": "cluster",
-            },
-            sort={"GPUs lost": True},
-            size=(14, 8),
-            overrides=[
-                override("run", links=[TO_RUN], custom__width=150),
-                override("state", mappings=value_texts(STATES), custom__cellOptions=COLOURED_CELL, custom__width=110),
-                override("GPUs lost", unit="short", decimals=1, noValue="-", custom__width=100),
-                override(
+            columns=[
+                run_column(135),
+                column("Value #A", "state", 100, mappings=value_texts(STATES), custom__cellOptions=COLOURED_CELL),
+                column("Value #B", "GPUs lost", 95, unit="short", decimals=1, noValue="-"),
+                column(
+                    "Value #C",
                     "share lost",
                     unit="percentunit",
                     decimals=1,
@@ -178,19 +177,15 @@ def _runs() -> list[Json]:
                     color={"mode": "thresholds"},
                     thresholds=thresholds(LOST_STEPS),
                 ),
-                override(
-                    "slowest rank",
-                    unit=TIMES,
-                    decimals=2,
-                    noValue="-",
-                    custom__width=110,
-                    custom__cellOptions={"type": "color-text"},
-                    color={"mode": "thresholds"},
-                    thresholds=thresholds(SLOWDOWN_STEPS),
-                ),
-                override("ranks", unit="short", decimals=0, noValue="0", custom__width=70),
-                override("step", unit="s", decimals=2, noValue="-", custom__width=90),
+                column("Value #G", "GPU-hours lost", 120, unit="short", decimals=1, noValue="-"),
+                slowdown_column("Value #D", "slowest rank", 105),
+                column("Value #E", "ranks", 60, unit="short", decimals=0, noValue="0"),
+                seconds_column("Value #F", "step"),
+                column("Value #H", "MFU", 65, unit="percentunit", decimals=0, noValue="-"),
+                column("cluster", width=85, noValue="-"),
             ],
+            sort={"GPUs lost": True},
+            size=(16, 8),
             empty="no run reports",
         ),
         states(
@@ -200,7 +195,7 @@ def _runs() -> list[Json]:
             "step. Red: a rank died while others live. Purple: ranks are not seen although the run steps.",
             [query(_VERDICT, "{{run}}")],
             texts=STATES,
-            size=(10, 8),
+            size=(8, 8),
         ),
     ]
 
@@ -254,8 +249,8 @@ def build() -> Json:
         annotations=[alert_marks(FLEET)],
         panels=[
             *_headline(),
-            worst_ranks(30, FLEET, count=15, size=(15, 9), runs=True),
-            firing_alerts(31, FLEET, size=(9, 9), runs=True),
+            worst_ranks(30, FLEET, count=15, size=(14, 9), runs=True),
+            firing_alerts(31, FLEET, size=(10, 9), runs=True),
             *row(100, "Runs", _runs()),
             *row(101, "What it costs", _cost()),
         ],

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dashboards.src.columns import join
 from dashboards.src.grafana import Json
-from dashboards.src.panel import CALM, fixed, panel, value_texts
+from dashboards.src.panel import panel, value_texts
 
 _CELLS = 150
 """Columns of a heatmap: narrower ones are stripes."""
@@ -111,10 +112,13 @@ def bars(
     queries: Sequence[Json],
     *,
     x: str,
+    columns: Sequence[str],
+    order: str = "",
     size: tuple[int, int] = (12, 9),
     stacked: bool = False,
     horizontal: bool = False,
     values: bool = False,
+    legend: bool = False,
     **settings: Any,
 ) -> Json:
     """One bar, or one stack, for each row of a table.
@@ -123,12 +127,15 @@ def bars(
         number: its id.
         title: what is shown.
         description: how to read it and what to do.
-        queries: tables; joined by the transformations given.
-        x: the column with the bars' names.
+        queries: tables. Each must aggregate: a metric name in the labels would keep the rows apart.
+        x: the label with the bars' names.
+        columns: what the value of each query is called.
+        order: a label to sort the bars by.
         size: width and height.
         stacked: columns on top of each other.
         horizontal: bars lie.
         values: write the value at each bar.
+        legend: tell several columns beside each other apart.
         settings: see ``panel``.
     """
     options = {
@@ -142,12 +149,15 @@ def bars(
         "fullHighlight": False,
         "xTickLabelRotation": 0,
         "xTickLabelMaxLength": 24,
-        "xTickLabelSpacing": 0 if horizontal else 40,
-        "legend": {"showLegend": stacked, "displayMode": "list", "placement": "bottom", "calcs": []},
+        "xTickLabelSpacing": 0,
+        "legend": {"showLegend": stacked or legend, "displayMode": "list", "placement": "bottom", "calcs": []},
         "tooltip": {"mode": "multi", "sort": "none"},
     }
     custom = {"fillOpacity": 90, "lineWidth": 0, "gradientMode": "none", **settings.pop("custom", {})}
-    return panel("barchart", number, title, description, queries, size=size, options=options, custom=custom, **settings)
+    values_of = {f"Value #{chr(ord('A') + index)}": name for index, name in enumerate(columns)}
+    transformations = join({x: x, **values_of}, queries, order=order)
+    settings = {"custom": custom, "transformations": transformations, **settings}
+    return panel("barchart", number, title, description, queries, size=size, options=options, **settings)
 
 
 def heatmap(
@@ -245,64 +255,5 @@ def states(
         options=options,
         custom=custom,
         mappings=mappings,
-        **settings,
-    )
-
-
-def table(
-    number: int,
-    title: str,
-    description: str,
-    queries: Sequence[Json],
-    *,
-    columns: Mapping[str, str],
-    sort: Mapping[str, bool] | None = None,
-    size: tuple[int, int] = (24, 8),
-    **settings: Any,
-) -> Json:
-    """Rows joined from instant queries by the labels that they share.
-
-    Args:
-        number: its id.
-        title: what is shown.
-        description: how to read it and what to do.
-        queries: tables. Each must aggregate: a metric name in the labels would keep the rows apart.
-        columns: field (a label, or ``Value #A``) to heading, in order; all others are left out.
-        sort: headings to sort by, and whether the greatest comes first.
-        size: width and height.
-        settings: see ``panel``.
-    """
-    several = len(queries) > 1
-    shown = {("Value" if field == "Value #A" and not several else field): heading for field, heading in columns.items()}
-    transformations = [
-        *([{"id": "merge", "options": {}}] if several else []),
-        {"id": "filterFieldsByName", "options": {"include": {"names": list(shown)}}},
-        {
-            "id": "organize",
-            "options": {
-                "excludeByName": {},
-                "indexByName": {field: index for index, field in enumerate(shown)},
-                "renameByName": {field: heading for field, heading in shown.items() if field != heading},
-            },
-        },
-    ]
-    options = {
-        "showHeader": True,
-        "cellHeight": "sm",
-        "frameIndex": 0,
-        "sortBy": [{"displayName": heading, "desc": descending} for heading, descending in (sort or {}).items()],
-    }
-    custom = {"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False, "filterable": False}
-    settings = {"color": fixed(CALM), "unit": "string", **settings}
-    return panel(
-        "table",
-        number,
-        title,
-        description,
-        queries,
-        size=size,
-        options=options,
-        custom=custom,
-        transformations=transformations,
         **settings,
     )

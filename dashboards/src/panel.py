@@ -15,6 +15,7 @@ OWN, EXCESS, WAIT = "blue", "red", "#8e9299"
 GREY = "#8e9299"
 """Peers, and what is over."""
 GOOD, WARNING, CRITICAL = "green", "orange", "red"
+DASHES: Json = {"fill": "dash", "dash": [8, 6]}
 CALM = "text"
 """For numbers that are neither good nor bad."""
 
@@ -26,6 +27,24 @@ SLOWDOWN_STEPS = ((None, GREY), (0, GOOD), (1.10, WARNING), (1.20, CRITICAL))
 SLOWDOWN_CELL_STEPS = ((None, "transparent"), *SLOWDOWN_STEPS[2:])
 """In a table only what is slow has a colour."""
 LOST_STEPS = ((None, GREY), (0, GOOD), (0.05, WARNING), (0.15, CRITICAL))
+
+CAUSES = {
+    "power_brake": ("power brake", CALM),
+    "thermal": ("heat", CALM),
+    "power_cap": ("power cap", CALM),
+    "clocks_set_low": ("clocks set low", CALM),
+    "pcie_degraded": ("PCIe link", CALM),
+    "host_cpu": ("no free CPU", CALM),
+    "memory": ("host memory", CALM),
+    "work": ("more work", CALM),
+    "data_loading": ("data loading", CALM),
+    "gpu_errors": ("GPU errors", CALM),
+    "unknown": ("unknown", GREY),
+}
+"""Why a rank is slow (``detect/cause.py``), in words that fit a cell; a test compares the names."""
+
+CAUSE_SHARE = 0.5
+"""What explains more of the gap than this is its cause (``detect/policy.py``)."""
 
 Step = tuple[float | None, str]
 
@@ -67,6 +86,16 @@ def override(name: str, **properties: Any) -> Json:
 def colours(by_name: Mapping[str, str]) -> list[Json]:
     """A fixed colour for each series of that name."""
     return [override(name, color=fixed(colour)) for name, colour in by_name.items()]
+
+
+def words_for(texts: Mapping[str, tuple[str, str]]) -> list[Json]:
+    """Another name and a colour for each series of that name."""
+    return [override(name, displayName=text, color=fixed(colour)) for name, (text, colour) in texts.items()]
+
+
+def dashed(name: str, colour: str) -> Json:
+    """The line of that name, dashed: a peer, a limit, or what is possible."""
+    return override(name, color=fixed(colour), custom__lineStyle=DASHES)
 
 
 def fixed(colour: str) -> Json:

@@ -28,6 +28,11 @@ SLOWEST = 'cluster=~"$cluster", run="$run", rank="$slowest"'
 TYPICAL = 'cluster=~"$cluster", run="$run", rank="$typical"'
 """The same two on the Run dashboard."""
 
+BOTH = 'cluster=~"$cluster", run="$run", rank=~"$rank|$compared"'
+"""This rank and the one that it is compared with, on the Rank dashboard."""
+
+RATE = "[$__rate_interval]"
+"""The window of a rate over time."""
 _LAST = "[$__range] @ end()"
 
 
@@ -147,6 +152,24 @@ def named(value: str, label: str, text: str) -> str:
 def union(values: list[str]) -> str:
     """All of these series."""
     return "\nor ".join(values)
+
+
+def causes(selector: str) -> str:
+    """Why each slow rank is slow: one series for each, with the label ``cause``."""
+    return f"max by ({RANK}, cause) (run_rank:straggler_cause{{{selector}}})"
+
+
+def why(selector: str) -> str:
+    """One series whose label ``cause`` says why a rank is slow; ``none`` if it is not, ``hung`` while its run hangs."""
+    own = f"max by (cluster, run) (training_recent_own_median_seconds{{{selector}}})"
+    return "\nor on ()\n".join(
+        f"max by (cause) ({value})"
+        for value in (
+            named(f"run:training_hung_ranks:count{{{RUN_LEVEL}}}", "cause", "hung"),
+            causes(selector),
+            named(own, "cause", "none"),
+        )
+    )
 
 
 def alerts(selector: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dashboards.src.columns import column, table
 from dashboards.src.grafana import Json, dashboard, query_variable, row
-from dashboards.src.kinds import bars, stat, table, timeseries
+from dashboards.src.kinds import stat, timeseries
 from dashboards.src.panel import (
     CRITICAL,
     EXCESS,
@@ -14,6 +15,7 @@ from dashboards.src.panel import (
     TIMES,
     WARNING,
     colours,
+    dashed,
     fixed,
     override,
     query,
@@ -22,22 +24,21 @@ from dashboards.src.queries import (
     COMPARED,
     PEERS,
     RANK_OF_RESULT,
-    RUN_LEVEL,
     THIS,
     each_rank,
     middle_rank,
     named,
-    on_gpu_of,
-    phases_of_each,
     phases_per_step,
     slowdown,
-    union,
 )
+from dashboards.src.rank_differences import differences
 from dashboards.src.rank_gpu import gpu, links
+from dashboards.src.rank_host import host
+from dashboards.src.rank_network import nccl, ports
 from dashboards.src.run_over_time import PHASES
-from dashboards.src.tables import LINKS, RANK_UID, RUNBOOKS, alert_marks, firing_alerts, restart_marks
+from dashboards.src.tables import LINKS, RANK_UID, RUNBOOKS, alert_marks, cause, firing_alerts, restart_marks
 
-_DASHES = {"fill": "dash", "dash": [8, 6]}
+_STATES = {"running": GOOD, "hung": WARNING, "crashed": CRITICAL, "finished": GREY, "unseen": "purple"}
 _IN_GROUP = 'cluster=~"$cluster", run="$run", peer_group="$peer_group"'
 
 
@@ -65,6 +66,7 @@ def _headline() -> list[Json]:
             size=(6, 5),
             empty="own time is not measured",
         ),
+        cause(7, THIS, size=(5, 5)),
         stat(
             2,
             "Own time",
@@ -87,30 +89,22 @@ def _headline() -> list[Json]:
             size=(5, 5),
         ),
         stat(
-            4,
-            "SM clock",
-            "Clock of the GPU's multiprocessors. Lower than the peers' in the proportion of the slowdown: the GPU is "
-            "throttled, see the reasons below.",
-            _now("training_gpu_sm_clock_hertz"),
-            unit="hertz",
-            decimals=2,
-            empty="not reported",
-            named=True,
-            size=(5, 5),
-        ),
-        stat(
             5,
             "State",
-            "What the rank's ring and lock say. hung: no step for too long; crashed: gone without a goodbye.",
-            [query(f"max by (state) (training_rank_state{{{THIS}}}) == 1", "{{state}}", instant=True)],
+            "What the rank's ring and lock say. hung: no step for too long; crashed: gone without a goodbye; "
+            "unseen: no exporter tells of it.",
+            [
+                query(
+                    f"max by (state) (training_rank_state{{{THIS}}}) == 1\nor on ()\n"
+                    f"{named('vector(0)', 'state', 'unseen')}",
+                    "{{state}}",
+                    instant=True,
+                )
+            ],
             unit="none",
             words=True,
             size=(3, 5),
-            overrides=[
-                override(state, color=fixed(colour))
-                for state, colour in {"running": GOOD, "hung": WARNING, "crashed": CRITICAL, "finished": GREY}.items()
-            ],
-            empty="unseen",
+            overrides=[override(state, color=fixed(colour)) for state, colour in _STATES.items()],
         ),
     ]
 
@@ -128,130 +122,26 @@ def _identity() -> Json:
                 table=True,
             )
         ],
-        columns={
-            "rank_node": "node",
-            "gpu": "GPU",
-            "UUID": "GPU UUID",
-            "pci_bus_id": "PCI bus",
-            "gpu_model": "model",
-            "rank_pod": "pod",
-            "slurm_job": "Slurm job",
-            "rank_user": "user",
-            "framework": "framework",
-            "clock": "clock",
-            "own_reason": "own time",
-            "evidence": "evidence",
-        },
-        size=(24, 4),
-        overrides=[
-            override(column, noValue="-", custom__width=width)
-            for column, width in {
-                "node": 150,
-                "GPU": 50,
-                "GPU UUID": 345,
-                "PCI bus": 155,
-                "model": 200,
-                "pod": 160,
-                "Slurm job": 95,
-                "user": 80,
-                "framework": 120,
-                "clock": 65,
-                "own time": 100,
-                "evidence": 85,
-            }.items()
+        columns=[
+            column(source, heading, width, noValue="-")
+            for source, heading, width in (
+                ("rank_node", "node", 150),
+                ("gpu", "GPU", 50),
+                ("UUID", "GPU UUID", 345),
+                ("pci_bus_id", "PCI bus", 155),
+                ("gpu_model", "model", 200),
+                ("rank_pod", "pod", 160),
+                ("slurm_job", "Slurm job", 95),
+                ("rank_user", "user", 80),
+                ("framework", "framework", 120),
+                ("clock", "clock", 65),
+                ("own_reason", "own time", 100),
+                ("evidence", "evidence", 85),
+            )
         ],
+        size=(24, 4),
         empty="nobody reports this rank",
     )
-
-
-def _differences() -> list[Json]:
-    this = f"max by (phase) ({phases_of_each(THIS)})"
-    usual = f"quantile by (phase) (0.5, {phases_of_each(PEERS)})"
-
-    step = f"max(run:training_recent_step_seconds:mean{{{RUN_LEVEL}}})"
-
-    def activity(selector: str) -> str:
-        """Of the time in which it does not wait: waiting alone lowers the reported one."""
-        parts = [
-            each_rank(metric, selector)
-            for metric in (
-                "training_gpu_sm_active_ratio",
-                "training_recent_step_seconds",
-                "training_recent_own_seconds",
-            )
-        ]
-        return f"{parts[0]} * {parts[1]} / {parts[2]}"
-
-    def ratio(text: str, metric: str) -> str:
-        return named(f"max({metric}{{{THIS}}}) / (quantile(0.5, {each_rank(metric, PEERS)}) > 0) - 1", "signal", text)
-
-    def gpu_ratio(text: str, metric: str) -> str:
-        peers = f"(quantile(0.5, {on_gpu_of(metric, PEERS)}) > 0)"
-        return named(f"max({on_gpu_of(metric, THIS)}) / {peers} - 1", "signal", text)
-
-    signals = union(
-        [
-            ratio("SM clock", "training_gpu_sm_clock_hertz"),
-            named(f"max({activity(THIS)}) / quantile(0.5, {activity(PEERS)}) - 1", "signal", "SM active at work"),
-            gpu_ratio("memory clock", "gpu_memory_clock_hertz"),
-            gpu_ratio("power", "gpu_power_watts"),
-            gpu_ratio("temperature", "gpu_temperature_celsius"),
-            gpu_ratio("PCIe width", "gpu_pcie_link_width"),
-            gpu_ratio("PCIe generation", "gpu_pcie_link_generation"),
-        ]
-    )
-    return [
-        bars(
-            10,
-            "Which phase takes longer",
-            "How much longer this rank spends in each phase than the median of its peers, as a share of the step. The "
-            "longest red bar is the phase to explain. data: loader or storage (on the host: where phases are timed on "
-            "the GPU). h2d: PCIe. forward, backward: the GPU, or more work than others have. other: the host. wait is "
-            "negative on a straggler: the others wait for it.",
-            [query(f"({this}\n- on (phase) {usual})\n/ on () group_left () {step} != 0", table=True)],
-            x="phase",
-            horizontal=True,
-            values=True,
-            unit="percentunit",
-            decimals=0,
-            custom={"axisSoftMin": -0.3, "axisSoftMax": 0.3},
-            steps=((None, GREY), (0.02, WARNING), (0.05, EXCESS)),
-            transformations=_name_and_value("phase", "beyond the peers"),
-            size=(12, 9),
-        ),
-        bars(
-            11,
-            "What its GPU does differently",
-            "This rank's GPU against the median of its peers, as a difference in per cent. A clock that is lower by as "
-            "much as own time is longer: throttled. Hotter at the same power: cooling. Less active while at work: "
-            "starved, look at the host and the data. PCIe narrower: a bad slot or riser. All near zero and yet slow: "
-            "more work (long sequences, hot experts), or the host.",
-            [query(f"max by (signal) ({signals})", table=True)],
-            x="signal",
-            horizontal=True,
-            values=True,
-            unit="percentunit",
-            decimals=0,
-            custom={"axisSoftMin": -0.5, "axisSoftMax": 0.5},
-            steps=((None, EXCESS), (-0.2, WARNING), (-0.05, GREY), (0.05, WARNING), (0.2, EXCESS)),
-            transformations=_name_and_value("signal", "against the peers"),
-            size=(12, 9),
-        ),
-    ]
-
-
-def _name_and_value(name: str, value: str) -> list[Json]:
-    return [
-        {"id": "filterFieldsByName", "options": {"include": {"names": [name, "Value"]}}},
-        {
-            "id": "organize",
-            "options": {
-                "excludeByName": {},
-                "indexByName": {name: 0, "Value": 1},
-                "renameByName": {"Value": value},
-            },
-        },
-    ]
 
 
 def _since_when() -> list[Json]:
@@ -284,7 +174,7 @@ def _since_when() -> list[Json]:
             overrides=[
                 override("mean of this rank", color=fixed(EXCESS)),
                 override("median of this rank", color=fixed(OWN)),
-                override("median of the peers", color=fixed(GREY), custom__lineStyle=_DASHES),
+                dashed("median of the peers", GREY),
             ],
         ),
     ]
@@ -356,6 +246,9 @@ def build() -> Json:
                 several=False,
                 hide=True,
             ),
+            query_variable(
+                "node", "Node", f"label_values(training_rank_info{{{THIS}}}, rank_node)", several=False, hide=True
+            ),
             RUNBOOKS,
         ],
         links=LINKS,
@@ -363,10 +256,12 @@ def build() -> Json:
         panels=[
             *_headline(),
             _identity(),
-            *_differences(),
+            *differences(),
             *row(100, "Since when", [*_since_when(), firing_alerts(22, THIS, size=(24, 5), runs=False)]),
             *row(101, "Phases", _phases()),
             *row(102, "GPU", gpu()),
-            *row(103, "Links, memory and errors", links()),
+            *row(104, "Host", host()),
+            *row(105, "Network: the ports of its node, and NCCL", [*ports(), *nccl()]),
+            *row(103, "PCIe, NVLink, memory and errors", links()),
         ],
     )

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from dashboards.src.grafana import Json
 from dashboards.src.kinds import states, timeseries
-from dashboards.src.panel import CRITICAL, GOOD, GREY, OWN, WARNING, colours, fixed, override, query, value_texts
-from dashboards.src.queries import COMPARED, THIS, on_gpu_of
-
-_RATE = "[$__rate_interval]"
-_DASHES = {"fill": "dash", "dash": [8, 6]}
+from dashboards.src.panel import (
+    CRITICAL,
+    GOOD,
+    GREY,
+    OWN,
+    WARNING,
+    colours,
+    dashed,
+    fixed,
+    override,
+    query,
+    value_texts,
+)
+from dashboards.src.queries import COMPARED, RATE, THIS, on_gpu_of
 
 _USUAL_REASONS = {
     "gpu_idle": GREY,
@@ -35,7 +44,7 @@ def _gpu_over_time(metric: str) -> list[Json]:
 
 _TWO_LINES = [
     override("this rank", color=fixed(OWN)),
-    override("compared rank", color=fixed(GREY), custom__lineStyle=_DASHES),
+    dashed("compared rank", GREY),
 ]
 
 
@@ -75,7 +84,7 @@ def gpu() -> list[Json]:
             "above 10 %: TrainingGpuThrottled.",
             [
                 query(
-                    f"max by (reason) (rate(training_gpu_clocks_event_seconds_total{{{THIS}}}{_RATE}))",
+                    f"max by (reason) (rate(training_gpu_clocks_event_seconds_total{{{THIS}}}{RATE}))",
                     "{{reason}}",
                 )
             ],
@@ -102,7 +111,7 @@ def gpu() -> list[Json]:
                 override("SM active", color=fixed(OWN)),
                 override("occupancy", color=fixed("purple")),
                 override("tensor active", color=fixed(GOOD)),
-                override("SM active, compared rank", color=fixed(GREY), custom__lineStyle=_DASHES),
+                dashed("SM active, compared rank", GREY),
             ],
         ),
         timeseries(
@@ -126,7 +135,7 @@ def gpu() -> list[Json]:
             ],
             unit="watt",
             low=0,
-            overrides=[*_TWO_LINES, override("limit", color=fixed(CRITICAL), custom__lineStyle=_DASHES)],
+            overrides=[*_TWO_LINES, dashed("limit", CRITICAL)],
         ),
     ]
 
@@ -149,7 +158,7 @@ def links() -> list[Json]:
             overrides=[
                 override("received", color=fixed(OWN)),
                 override("sent", color=fixed("purple")),
-                override("received, compared rank", color=fixed(GREY), custom__lineStyle=_DASHES),
+                dashed("received, compared rank", GREY),
             ],
         ),
         timeseries(
@@ -167,7 +176,7 @@ def links() -> list[Json]:
             overrides=[
                 override("received", color=fixed(OWN)),
                 override("sent", color=fixed("purple")),
-                override("sent, compared rank", color=fixed(GREY), custom__lineStyle=_DASHES),
+                dashed("sent, compared rank", GREY),
             ],
         ),
         timeseries(
@@ -187,9 +196,9 @@ def links() -> list[Json]:
             size=(8, 7),
             overrides=[
                 override("lanes", color=fixed(OWN)),
-                override("lanes possible", color=fixed(OWN), custom__lineStyle=_DASHES),
+                dashed("lanes possible", OWN),
                 override("generation", color=fixed("purple")),
-                override("generation possible", color=fixed("purple"), custom__lineStyle=_DASHES),
+                dashed("generation possible", "purple"),
             ],
         ),
         timeseries(

@@ -42,6 +42,7 @@ from dashboards.src.tables import (
     RUN_UID,
     RUNBOOKS,
     alert_marks,
+    cause,
     firing_alerts,
     restart_marks,
     to_rank,
@@ -75,11 +76,12 @@ def _headline() -> list[Json]:
             decimals=2,
             loud=True,
             named=True,
-            size=(8, 5),
+            size=(6, 5),
             links=[to_rank("${__field.labels.rank}", runs=False)],
             overrides=[override("hung ranks", unit="none", decimals=0, color=fixed(CRITICAL))],
             empty="own time is not measured",
         ),
+        cause(7, SLOWEST, size=(4, 5)),
         stat(
             2,
             "Share lost",
@@ -90,7 +92,7 @@ def _headline() -> list[Json]:
             unit="percentunit",
             decimals=1,
             steps=LOST_STEPS,
-            size=(4, 5),
+            size=(3, 5),
             empty="not measured",
         ),
         stat(
@@ -132,7 +134,7 @@ def _headline() -> list[Json]:
         ),
         stat(
             6,
-            "Hung or crashed",
+            "Stopped",
             "Ranks that make no step any more, or died. Other than 0: see the alert and its runbook first.",
             [
                 query(
@@ -142,7 +144,7 @@ def _headline() -> list[Json]:
             ],
             steps=((None, GOOD), (1, CRITICAL)),
             decimals=0,
-            size=(3, 5),
+            size=(2, 5),
         ),
     ]
 
@@ -150,7 +152,7 @@ def _headline() -> list[Json]:
 def _who() -> list[Json]:
     own = each_rank("training_recent_own_seconds", RUN)
     excess = f"clamp_min({own} - on ({GROUP}) group_left () {_MEDIAN}, 0)"
-    worst = slowest(RUN, "$ranks")
+    worst = slowest(RUN, "24")
     return [
         bars(
             10,
@@ -158,7 +160,7 @@ def _who() -> list[Json]:
             "All ranks take the same step; what differs is how much of it is work. Blue: work as long as the median "
             "rank's. Red: work beyond that. Grey: waiting for others. The straggler is the bar with the red top and "
             "(nearly) no grey; everybody else's grey is that red. Grey on all bars alike is the exchange itself. At "
-            "most so many ranks as chosen above, the slowest ones, by number.",
+            "most 24 ranks, the slowest ones, by number.",
             [
                 query(f"max by (order, rank) ({in_order(only(f'{own} - {excess}', worst))})", table=True),
                 query(f"max by (order, rank) ({in_order(only(excess, worst))})", table=True),
@@ -168,26 +170,12 @@ def _who() -> list[Json]:
                 ),
             ],
             x="rank",
+            columns=["own, as the median rank", "own, beyond it", "waiting"],
+            order="order",
             stacked=True,
             unit="s",
             low=0,
             color={"mode": "palette-classic"},
-            transformations=[
-                {"id": "merge", "options": {}},
-                {"id": "sortBy", "options": {"sort": [{"field": "order", "desc": False}]}},
-                {
-                    "id": "organize",
-                    "options": {
-                        "excludeByName": {"Time": True, "order": True},
-                        "indexByName": {"rank": 0, "Value #A": 1, "Value #B": 2, "Value #C": 3},
-                        "renameByName": {
-                            "Value #A": "own, as the median rank",
-                            "Value #B": "own, beyond it",
-                            "Value #C": "waiting",
-                        },
-                    },
-                },
-            ],
             overrides=colours({"own, as the median rank": OWN, "own, beyond it": EXCESS, "waiting": WAIT}),
             size=(12, 12),
         ),
@@ -257,8 +245,8 @@ def build() -> Json:
                 100,
                 "Which machine",
                 [
-                    worst_ranks(12, RUN, count=8, size=(16, 8), runs=False),
-                    firing_alerts(13, RUN, size=(8, 8), runs=False),
+                    worst_ranks(12, RUN, count=8, size=(15, 8), runs=False),
+                    firing_alerts(13, RUN, size=(9, 8), runs=False),
                 ],
             ),
             *row(101, "Since when", since_when()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboards.src.grafana import Json
 from dashboards.src.kinds import timeseries
 from dashboards.src.panel import (
+    DASHES,
     EXCESS,
     GOOD,
     LOST_STEPS,
@@ -12,11 +13,12 @@ from dashboards.src.panel import (
     WAIT,
     WARNING,
     colours,
+    dashed,
     fixed,
     override,
     query,
 )
-from dashboards.src.queries import RUN, RUN_LEVEL, SLOWEST, TYPICAL, phases_per_step
+from dashboards.src.queries import RATE, RUN, RUN_LEVEL, SLOWEST, TYPICAL, phases_per_step
 
 PHASES = {
     "data": "yellow",
@@ -31,7 +33,6 @@ PHASES = {
 }
 """Each phase in the same colour wherever it is drawn."""
 
-_RATE = "[$__rate_interval]"
 _STEP = f"run:training_recent_step_seconds:mean{{{RUN_LEVEL}}}"
 _MEDIAN = f"run:training_recent_own_seconds:median{{{RUN}}}"
 
@@ -121,48 +122,33 @@ def throughput() -> list[Json]:
             low=0,
             overrides=[
                 override("tokens", color=fixed("green"), unit="short", custom__axisLabel="tokens/s"),
-                override("operations", color=fixed("purple"), unit="flops", custom__axisPlacement="right"),
+                override(
+                    "operations",
+                    color=fixed("purple"),
+                    unit="flops",
+                    custom__axisPlacement="right",
+                    custom__lineStyle=DASHES,
+                ),
             ],
+            size=(8, 8),
+            empty="the training says neither tokens nor operations",
         ),
         timeseries(
-            41,
-            "Exchange: bytes and exposed waiting",
-            "All-reduce bytes a second of a typical rank (right), and how long ranks are blocked in a step. The least "
-            "wait is the exchange itself: if it rises while bytes do not, the network is slow. What the mean wait has "
-            "above it is waiting for each other.",
+            44,
+            "Of what the GPUs could do",
+            "MFU: operations of the model as a share of the GPUs' peak in bfloat16. Scaling: tokens of each GPU as a "
+            "share of what one GPU makes alone. Both fall by the share lost when a straggler appears; low from the "
+            "first step on, it is the code, the batch or the network.",
             [
-                query(f"max(run:training_recent_wait_seconds:mean{{{RUN}}})", "mean wait"),
-                query(f"max(run:training_recent_min_wait_seconds:min{{{RUN}}})", "least wait"),
-                query(f"max(rate(training_allreduce_bytes_total{{{TYPICAL}}}{_RATE}))", "all-reduce"),
-            ],
-            unit="s",
-            low=0,
-            overrides=[
-                override("mean wait", color=fixed(WAIT), custom__fillBelowTo="least wait", custom__fillOpacity=20),
-                override("least wait", color=fixed(OWN)),
-                override("all-reduce", color=fixed("purple"), unit="Bps", custom__axisPlacement="right"),
-            ],
-        ),
-        timeseries(
-            42,
-            "Reported against useful utilization",
-            "Reported (GPU_UTIL) counts a GPU that waits in a collective as busy; useful (SM_ACTIVE) counts cycles in "
-            "which work was resident. The red area is paid for and not used; it widens when a straggler appears. Of peak "
-            "(MFU) is what the model computes, as a share of what its GPUs could in bfloat16; it takes operations that "
-            "are known and a known peak for each GPU.",
-            [
-                query(f"max(run:training_gpu_utilization_ratio:mean{{{RUN_LEVEL}}})", "reported"),
-                query(f"max(run:training_gpu_sm_active_ratio:mean{{{RUN_LEVEL}}})", "useful"),
-                query(f"max(run:training_flops:mfu_ratio{{{RUN_LEVEL}}})", "of peak (MFU)"),
+                query(f"max(run:training_flops:mfu_ratio{{{RUN_LEVEL}}})", "MFU"),
+                query(f"max(run:training_tokens:scaling_efficiency{{{RUN_LEVEL}}})", "scaling"),
             ],
             unit="percentunit",
             low=0,
-            high=1,
-            overrides=[
-                override("reported", color=fixed("red"), custom__fillBelowTo="useful", custom__fillOpacity=20),
-                override("useful", color=fixed("green")),
-                override("of peak (MFU)", color=fixed("purple")),
-            ],
+            custom={"axisSoftMax": 1},
+            size=(8, 8),
+            empty="no operations or no peak is known: see docs/throughput.md",
+            overrides=colours({"MFU": "purple", "scaling": GOOD}),
         ),
         timeseries(
             43,
@@ -176,9 +162,46 @@ def throughput() -> list[Json]:
             unit="none",
             decimals=0,
             points=150,
+            size=(8, 8),
             overrides=[
                 override("furthest rank", color=fixed(GOOD)),
-                override("last rank", color=fixed(WARNING), custom__lineStyle={"fill": "dash", "dash": [8, 6]}),
+                dashed("last rank", WARNING),
+            ],
+        ),
+        timeseries(
+            41,
+            "Exchange: bytes and exposed waiting",
+            "All-reduce bytes a second of a typical rank (right), and how long ranks are blocked in a step. The least "
+            "wait is the exchange itself: if it rises while bytes do not, the network is slow. What the mean wait has "
+            "above it is waiting for each other.",
+            [
+                query(f"max(run:training_recent_wait_seconds:mean{{{RUN}}})", "mean wait"),
+                query(f"max(run:training_recent_min_wait_seconds:min{{{RUN}}})", "least wait"),
+                query(f"max(rate(training_allreduce_bytes_total{{{TYPICAL}}}{RATE}))", "all-reduce"),
+            ],
+            unit="s",
+            low=0,
+            overrides=[
+                override("mean wait", color=fixed(WAIT), custom__fillBelowTo="least wait", custom__fillOpacity=20),
+                override("least wait", color=fixed(OWN)),
+                override("all-reduce", color=fixed("purple"), unit="Bps", custom__axisPlacement="right"),
+            ],
+        ),
+        timeseries(
+            42,
+            "Reported against useful utilization",
+            "Reported (GPU_UTIL) counts a GPU that waits in a collective as busy; useful (SM_ACTIVE) counts cycles in "
+            "which work was resident. The red area is paid for and not used; it widens when a straggler appears.",
+            [
+                query(f"max(run:training_gpu_utilization_ratio:mean{{{RUN_LEVEL}}})", "reported"),
+                query(f"max(run:training_gpu_sm_active_ratio:mean{{{RUN_LEVEL}}})", "useful"),
+            ],
+            unit="percentunit",
+            low=0,
+            high=1,
+            overrides=[
+                override("reported", color=fixed("red"), custom__fillBelowTo="useful", custom__fillOpacity=20),
+                override("useful", color=fixed("green")),
             ],
         ),
     ]

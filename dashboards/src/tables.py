@@ -1,20 +1,23 @@
-"""Panels that stand on more than one dashboard, and the links between the dashboards."""
+"""Panels and columns that stand on more than one dashboard, and the links between the dashboards."""
 
 from __future__ import annotations
 
+from dashboards.src.columns import Column, column, table
 from dashboards.src.grafana import Json, annotation, constant_variable, link
-from dashboards.src.kinds import table
+from dashboards.src.kinds import stat
 from dashboards.src.panel import (
+    CAUSES,
     CRITICAL,
+    GOOD,
     SLOWDOWN_CELL_STEPS,
     TIMES,
     WARNING,
-    override,
     query,
     thresholds,
     value_texts,
+    words_for,
 )
-from dashboards.src.queries import RANK, alerts, each_rank, only, slowdown
+from dashboards.src.queries import RANK, alerts, causes, each_rank, only, slowdown, why
 
 FLEET_UID, RUN_UID, RANK_UID, EXPORTER_UID = "straggler-fleet", "straggler-run", "straggler-rank", "straggler-exporter"
 
@@ -60,6 +63,45 @@ SEVERITIES = value_texts(
 )
 
 
+def run_column(width: int | None = None) -> Column:
+    """The run, and the way to it."""
+    return column("run", width=width, noValue="-", links=[TO_RUN])
+
+
+def rank_column(*, runs: bool) -> Column:
+    """The rank, and the way to the reason. ``runs``: see ``to_rank``."""
+    return column("rank", width=55, noValue="-", links=[to_rank(_RANK_OF_ROW, runs=runs)])
+
+
+def since_column(value: str, heading: str) -> Column:
+    """A moment, in milliseconds since 1970, as "33 minutes ago"."""
+    return column(value, heading, 120, unit="dateTimeFromNow", noValue="-")
+
+
+def slowdown_column(value: str, heading: str, width: int) -> Column:
+    """Own time over the peers', coloured where it is slow."""
+    return column(
+        value,
+        heading,
+        width,
+        unit=TIMES,
+        decimals=2,
+        noValue="-",
+        custom__cellOptions=COLOURED_CELL,
+        color={"mode": "thresholds"},
+        thresholds=thresholds(SLOWDOWN_CELL_STEPS),
+    )
+
+
+def seconds_column(value: str, heading: str) -> Column:
+    """Seconds a step."""
+    return column(value, heading, 88, unit="s", decimals=2, noValue="-")
+
+
+_CLUSTER = column("cluster", width=100, noValue="-")
+_NODE = column("rank_node", "node", 145, noValue="-")
+
+
 def worst_ranks(number: int, selector: str, *, count: int, size: tuple[int, int], runs: bool) -> Json:
     """The slowest ranks now, with all that is needed to find the machine.
 
@@ -77,53 +119,34 @@ def worst_ranks(number: int, selector: str, *, count: int, size: tuple[int, int]
         number,
         "Slowest ranks now",
         "The ranks whose own time is longest beside their peers'. From 1.10 a rank delays all others (warning), from "
-        "1.20 it pages. It works longer and waits less: a slow rank with a long wait is a victim, not the cause. Click "
-        "the rank for the reason, then drain the node or cap the others.",
+        "1.20 it pages. It works longer and waits less: a slow rank with a long wait is a victim, not the cause. The "
+        "cause is what explains most of the gap; unknown says that nothing which is measured does. Click the rank for "
+        "the numbers, then drain the node or cap the others.",
         [
             query(worst, table=True),
             query(only(each_rank("training_recent_own_seconds", selector), worst), table=True),
             query(only(each_rank("training_recent_wait_seconds", selector), worst), table=True),
             query(only(identity, worst), table=True),
             query(since, table=True),
+            query(only(causes(selector), worst), table=True),
         ],
-        columns={
-            **({"run": "run"} if runs else {}),
-            "rank": "rank",
-            "Value #A": "slowdown",
-            "Value #E": "slow since",
-            "rank_node": "node",
-            "gpu": "GPU",
-            "Value #B": "own time",
-            "Value #C": "waits",
-            "UUID": "GPU UUID",
-            "rank_pod": "pod",
-            **({"cluster": "cluster"} if runs else {}),
-            "peer_group": "peer group",
-        },
+        columns=[
+            *([run_column(130)] if runs else []),
+            rank_column(runs=runs),
+            slowdown_column("Value #A", "slowdown", 95),
+            column("cause", width=110, noValue="-", mappings=value_texts(CAUSES)),
+            since_column("Value #E", "slow since"),
+            _NODE,
+            column("gpu", "GPU", 50),
+            seconds_column("Value #B", "own time"),
+            seconds_column("Value #C", "waits"),
+            column("UUID", "GPU UUID", 325),
+            column("rank_pod", "pod", 160),
+            *([_CLUSTER] if runs else []),
+            column("peer_group", "peer group", 100),
+        ],
         sort={"slowdown": True},
         size=size,
-        overrides=[
-            override(
-                "slowdown",
-                unit=TIMES,
-                decimals=2,
-                custom__cellOptions=COLOURED_CELL,
-                color={"mode": "thresholds"},
-                thresholds=thresholds(SLOWDOWN_CELL_STEPS),
-                custom__width=95,
-            ),
-            override("rank", links=[to_rank(_RANK_OF_ROW, runs=runs)], custom__width=60),
-            *([override("run", links=[TO_RUN], custom__width=140)] if runs else []),
-            override("node", custom__width=150),
-            override("GPU", custom__width=50),
-            override("own time", unit="s", decimals=2, noValue="-", custom__width=85),
-            override("waits", unit="s", decimals=2, noValue="-", custom__width=95),
-            override("slow since", unit="dateTimeFromNow", noValue="-", custom__width=130),
-            override("GPU UUID", custom__width=325),
-            override("pod", custom__width=160),
-            *([override("cluster", custom__width=100)] if runs else []),
-            override("peer group", custom__width=100),
-        ],
         empty="no rank reports its own time",
     )
 
@@ -144,32 +167,40 @@ def firing_alerts(number: int, selector: str, *, size: tuple[int, int], runs: bo
         "the rank for the reason. A hang or a crash explains the stragglers beside it: begin there. Empty is good, if "
         "the Exporter dashboard says that the rules are loaded.",
         [query(alerts(selector), table=True)],
-        columns={
-            "severity": "severity",
-            "alertname": "alert",
-            "Value #A": "since",
-            **({"run": "run"} if runs else {}),
-            "rank": "rank",
-            "rank_node": "node",
-            **({"cluster": "cluster"} if runs else {}),
-        },
+        columns=[
+            column("severity", width=75, mappings=SEVERITIES, custom__cellOptions=COLOURED_CELL),
+            column("alertname", "alert", 160, links=[TO_RUNBOOK]),
+            since_column("Value #A", "since"),
+            *([run_column(115)] if runs else []),
+            rank_column(runs=runs),
+            column("rank_node", "node", noValue="-"),
+            *([_CLUSTER] if runs else []),
+        ],
         sort={"severity": False, "since": False},
         size=size,
-        overrides=[
-            override(
-                "severity",
-                mappings=SEVERITIES,
-                custom__cellOptions=COLOURED_CELL,
-                custom__width=80,
-            ),
-            override("alert", links=[TO_RUNBOOK], custom__width=170),
-            override("since", unit="dateTimeFromNow", custom__width=120),
-            *([override("run", links=[TO_RUN], noValue="-", custom__width=120)] if runs else []),
-            override("rank", links=[to_rank(_RANK_OF_ROW, runs=runs)], noValue="-", custom__width=50),
-            override("node", noValue="-", custom__width=120),
-            *([override("cluster", noValue="-", custom__width=100)] if runs else []),
-        ],
         empty="nothing fires",
+    )
+
+
+def cause(number: int, selector: str, *, size: tuple[int, int]) -> Json:
+    """Why one rank is slow, in a word.
+
+    Args:
+        number: panel id.
+        selector: of that rank.
+        size: width and height.
+    """
+    return stat(
+        number,
+        "Why",
+        "What explains most of the slow rank's gap, as its alert says. heat, power brake, power cap, clocks set low: "
+        "the clock is below the peers'. no free CPU, host memory, data loading: the host. PCIe link, GPU errors: the "
+        "machine. more work: the batch or the model, no fault at all. unknown: nothing that is measured explains it.",
+        [query(why(selector), "{{cause}}", instant=True)],
+        unit="none",
+        words=True,
+        size=size,
+        overrides=words_for({**CAUSES, "none": ("not slow", GOOD), "hung": ("it hangs", CRITICAL)}),
     )
 
 

@@ -11,6 +11,7 @@ from dashboards import courses, server
 from dashboards.files import NAMES, Json, load
 
 MINUTES = 60
+PIPELINE_MINUTES = 25
 
 
 @pytest.fixture(params=NAMES)
@@ -21,11 +22,12 @@ def dashboard(request: pytest.FixtureRequest) -> Json:
 
 @pytest.fixture(scope="session")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Prometheus]:
-    """A run with a straggler, a healthy one without a ``cluster`` label, one of 320 ranks, and all sorts of trouble."""
+    """A straggler, a healthy run without a ``cluster`` label, a pipeline, 320 ranks, and all sorts of trouble."""
     if not shutil.which("prometheus") or not shutil.which("promtool"):
         pytest.skip("prometheus and promtool are not installed: `.ci/bootstrap --servers`")
     folder = tmp_path_factory.mktemp("prometheus")
     runs = [courses.straggler(MINUTES), courses.healthy(MINUTES, cluster=""), courses.crowd(), *courses.troubled()]
+    runs.append(courses.pipeline(PIPELINE_MINUTES))
     server.build(folder, runs)
     with server.serve(folder) as running:
         yield running

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from straggler.simulate.scenario import Fault, Scenario
+from straggler.simulate.scenario import Fault, Scenario, Work
 from straggler.wire import layout
 from straggler.wire.recent import WINDOW_STEPS, Recent, Sample, summarize_samples
 
@@ -19,6 +19,8 @@ END = 1_773_111_900.0
 """When the pictures are taken: 2026-03-10 03:05 UTC. Fixed, so that they are the same each time."""
 
 _NS = 1e9
+_HEAD = 1.12
+"""The last stage of a pipeline computes the loss, too: a heavy stage is no straggler."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +32,14 @@ class Course:
     cluster: str
     """Target label; ``""`` for none, as with a single Prometheus."""
     per_node: int = 8
+    stages: int = 1
+    """Pipeline stages, of equally many ranks in order; the last one has more to do."""
     minutes: float = 60.0
     """How long before the end it starts."""
     scrape_seconds: float = 30.0
     trouble: str = ""
-    """``thermal``: the slow rank's clock is held down. ``crash``: the last rank dies and the others hang. ``unseen``:
-    the second half of the nodes is not scraped. ``blind``: one rank has no GPU, another no own time, DCGM is stale."""
+    """Besides the scenario's fault. ``crash``: the last rank dies and the others hang. ``unseen``: the second half of
+    the nodes is not scraped. ``blind``: one rank has no GPU, another no own time, DCGM is stale."""
     trouble_minutes: float = 25.0
     restart_minutes: float | None = None
     """How long before the end all ranks were started anew, if they were."""
@@ -50,9 +54,22 @@ class Course:
         """How many there are."""
         return math.ceil(self.scenario.ranks / self.per_node)
 
-    def throttles(self, rank: int) -> bool:
-        """Whether it is this rank's GPU that gets too hot."""
-        return self.trouble == "thermal" and rank == self.scenario.fault.rank
+    @property
+    def held_by(self) -> str:
+        """The clocks event reason that holds the afflicted rank's GPU down; ``""`` for none."""
+        kind = self.scenario.fault.kind
+        if not kind.lowers_clock:
+            return ""
+        return "hw_power_brake" if kind.cause == "power_brake" else "hw_thermal"
+
+    def afflicts(self, rank: int, now: float) -> bool:
+        """Whether this rank has the fault at that time."""
+        fault = self.scenario.fault
+        return not fault.is_none and rank == fault.rank and self.troubled(now)
+
+    def stage_of(self, rank: int) -> int:
+        """The pipeline stage of a rank."""
+        return rank * self.stages // self.scenario.ranks
 
     def troubled(self, now: float) -> bool:
         """Whether the trouble has begun."""
@@ -78,8 +95,12 @@ class RankCourse:
     wait: float = 0.0
     phases: dict[str, float] = field(default_factory=lambda: dict.fromkeys(layout.PHASES, 0.0))
     last_step: int = 0
+    busy: float = 0.0
+    """Share of the last step in which its GPU computed."""
     held_seconds: float = 0.0
-    """Time in which heat held the clock of its GPU down."""
+    """Time in which something held the clock of its GPU down."""
+    delayed_seconds: float = 0.0
+    """Time in which it was ready and had no CPU."""
     crashed: bool = False
 
     @property
@@ -123,7 +144,7 @@ class Run:
         self.step += 1
         afflicted = course.troubled(self.ranks[0].clock)
         scenario = course.scenario if afflicted else replace(course.scenario, fault=Fault())
-        works = [scenario.work_of(rank.number, self.step) for rank in self.ranks]
+        works = [self._work(scenario, rank.number) for rank in self.ranks]
         release = max(
             rank.clock + work.until_arrival_seconds for rank, work in zip(self.ranks, works, strict=True)
         ) + max(work.all_reduce_seconds for work in works)
@@ -132,8 +153,9 @@ class Run:
             wait = release - rank.clock - work.until_arrival_seconds
             wall = end - rank.clock
             rank.phases["data"] += work.data_seconds
-            rank.phases["forward"] += work.forward_seconds
-            rank.phases["backward"] += work.backward_seconds
+            rank.phases["h2d"] += work.h2d_seconds
+            rank.phases["forward"] += work.forward_seconds + work.host_seconds / 2
+            rank.phases["backward"] += work.backward_seconds + work.host_seconds / 2
             rank.phases["optimizer"] += work.optimizer_seconds
             rank.phases["wait"] += wait
             rank.window.append(Sample(int(end * _NS), int(wall * _NS), int((wall - wait) * _NS), int(wait * _NS)))
@@ -142,6 +164,14 @@ class Run:
             rank.wall += wall
             rank.own += wall - wait
             rank.wait += wait
-            if afflicted and self.course.throttles(rank.number):
-                rank.held_seconds += wall
+            rank.busy = (work.compute_seconds + work.optimizer_seconds) / wall
+            if afflicted and rank.number == course.scenario.fault.rank:
+                rank.held_seconds += wall if course.held_by else 0.0
+                rank.delayed_seconds += max(0.0, work.host_seconds - scenario.work.host_seconds)
             rank.clock = end
+
+    def _work(self, scenario: Scenario, rank: int) -> Work:
+        work = scenario.work_of(rank, self.step)
+        if self.course.stages == 1 or self.course.stage_of(rank) < self.course.stages - 1:
+            return work
+        return replace(work, forward_seconds=work.forward_seconds * _HEAD)

@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(300)]
 STRAGGLER = {"run": "aurora-13b", "rank": "5"}
 HEALTHY = {"run": "borealis-7b", "rank": "0"}
 CROWD = {"run": "crowd-30b", "rank": "200"}
+PIPELINE = {"run": "dorado-34b", "rank": "21"}
+CABLE = {"run": "cable-1b", "rank": "2"}
 CRASHED = {"run": "crash-1b"}
 
 ONLY_IN_A_HANG = "Slowest rank [B]"
@@ -27,6 +29,9 @@ ONLY_IN_TROUBLE = (
     ONLY_IN_A_HANG,
     "Firing alerts",
     "Slowest ranks now [E]",
+    "Slowest ranks now [F]",
+    "What explains the gap",
+    "NCCL of this rank and of the compared one [C]",
     "annotation Alerts",
     "annotation Restarts",
     "Sources in trouble",
@@ -89,9 +94,9 @@ def test_every_selector_matches(name: str, prometheus: Prometheus) -> None:
 
 
 @pytest.mark.parametrize("name", ["fleet", "run", "rank", "exporter"])
-@pytest.mark.parametrize("chosen", [HEALTHY, CROWD], ids=["healthy", "crowd"])
+@pytest.mark.parametrize("chosen", [HEALTHY, CROWD, PIPELINE], ids=["healthy", "crowd", "pipeline"])
 def test_other_runs_are_seen_too(name: str, chosen: dict[str, str], prometheus: Prometheus) -> None:
-    """A healthy run without a ``cluster`` label, and one of 320 ranks: only alarms may be empty."""
+    """A healthy run without a ``cluster`` label, one of 320 ranks, one of four stages: only alarms may be empty."""
     view = opened(name, prometheus, chosen)
     empty = [query.where for query in queries(view.dashboard) if not answer(view, query)]
 
@@ -135,14 +140,40 @@ def test_a_crowd_is_cut_down(name: str, prometheus: Prometheus) -> None:
 
 
 def test_the_straggler_comes_first(prometheus: Prometheus) -> None:
-    """The first panel of the Run dashboard names the rank that is slow, in a small run and in a crowd."""
-    for chosen in (STRAGGLER, CROWD):
+    """The first panel of the Run dashboard names the slow rank: in a small run, in a crowd, beside a heavy stage."""
+    for chosen in (STRAGGLER, CROWD, PIPELINE):
         view = opened("run", prometheus, chosen)
         first = next(queries(view.dashboard))
         (series,) = answer(view, first)
 
         assert series["metric"]["rank"] == chosen["rank"]
         assert numbers(series)[0] > 1.20
+
+
+@pytest.mark.parametrize("name", ["run", "rank"])
+@pytest.mark.parametrize(
+    ("chosen", "cause"),
+    [(STRAGGLER, "thermal"), (PIPELINE, "host_cpu"), (HEALTHY, "none"), (CRASHED, "hung")],
+    ids=["straggler", "pipeline", "healthy", "hung"],
+)
+def test_the_cause_stands_beside_it(name: str, chosen: dict[str, str], cause: str, prometheus: Prometheus) -> None:
+    """Why a rank is slow is said at the top; nobody is blamed where none is, or praised while the run hangs."""
+    view = opened(name, prometheus, chosen)
+    why = next(query for query in queries(view.dashboard) if query.where.startswith("Why"))
+
+    assert [series["metric"]["cause"] for series in answer(view, why)] == [cause]
+
+
+def test_a_bad_cable_stands_out(prometheus: Prometheus) -> None:
+    """Of the ports of its node one has a quarter of the speed that is expected of it, and symbol errors."""
+    view = opened("rank", prometheus, CABLE)
+    said = {query.where: answer(view, query) for query in queries(view.dashboard) if "RDMA ports" in query.where}
+
+    def by_device(letter: str) -> dict[str, float]:
+        return {series["metric"]["device"]: numbers(series)[0] for series in said[f"RDMA ports of its node [{letter}]"]}
+
+    assert by_device("B") == {"mlx5_0": 1, "mlx5_1": 1, "mlx5_2": 0.25, "mlx5_3": 1}
+    assert {device for device, errors in by_device("F").items() if errors} == {"mlx5_2"}
 
 
 def test_a_hang_is_no_good_news(prometheus: Prometheus) -> None:

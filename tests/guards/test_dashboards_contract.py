@@ -7,9 +7,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dashboards.files import NAMES, load, panels, queries, variables
+from dashboards.files import NAMES, Json, load, panels, queries, variables
 from dashboards.promql import selectors
 from dashboards.server import rules
+from straggler.detect.cause import CAUSES
 from straggler.detect.policy import DEFAULT
 from straggler.metrics.catalogue import BY_NAME, METRICS, Kind
 
@@ -85,3 +86,22 @@ def test_colours_change_where_the_verdicts_do() -> None:
 
     assert steps == [[DEFAULT.warning_ratio, DEFAULT.critical_ratio]] * len(steps)
     assert len(steps) == 3
+
+
+def _panel(name: str, title: str) -> Json:
+    return next(panel for panel in panels(load(name)) if panel["title"] == title)
+
+
+@pytest.mark.parametrize("name", ["run", "rank"])
+def test_every_cause_has_words(name: str) -> None:
+    """A cause that the dashboards do not know would stand there as the value of a label."""
+    words = {override["matcher"]["options"] for override in _panel(name, "Why")["fieldConfig"]["overrides"]}
+
+    assert words == {*CAUSES, "none", "hung"}
+
+
+def test_a_cause_is_red_where_the_verdict_names_it() -> None:
+    """The share of the gap from which a cause is the cause."""
+    steps = _panel("rank", "What explains the gap")["fieldConfig"]["defaults"]["thresholds"]["steps"]
+
+    assert [step["value"] for step in steps] == [None, DEFAULT.cause_share]

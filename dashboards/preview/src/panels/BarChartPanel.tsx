@@ -57,12 +57,15 @@ interface Piece {
   to: number;
   value: number;
   field: Field;
+  /** Which part of the bar's thickness is its own: 0 and 1 for all of it. */
+  slot: number;
+  slots: number;
 }
 
 function Bars({ names, fields, options, width, height }: BarsProps) {
   const theme = useTheme2();
   const lying = options.orientation === 'horizontal';
-  const pieces = names.map((_, index) => stack(fields, index));
+  const pieces = names.map((_, index) => (options.stacking === 'none' ? beside : stack)(fields, index));
   const scale = makeScale(pieces.flat(), fields[0]);
   const label = (value: number) => formattedValueToString(fields[0].display!(value));
   const ticks = scale.ticks.map(label);
@@ -75,7 +78,7 @@ function Bars({ names, fields, options, width, height }: BarsProps) {
     const share = (value - scale.low) / (scale.high - scale.low);
     return lying ? plot.left + share * (plot.right - plot.left) : plot.bottom - share * (plot.bottom - plot.top);
   };
-  const every = lying ? 1 : Math.ceil(nameRoom / band);
+  const every = lying || !options.xTickLabelSpacing ? 1 : Math.ceil(nameRoom / band);
   const text = { fontSize: FONT_PIXELS, fill: theme.colors.text.primary };
   return (
     <svg width={width} height={height}>
@@ -102,7 +105,7 @@ function Bars({ names, fields, options, width, height }: BarsProps) {
             {pieces[index].map((piece) => (
               <rect
                 key={piece.field.name}
-                {...area(lying, begin, thick, along(piece.from), along(piece.to))}
+                {...area(lying, begin + (thick * piece.slot) / piece.slots, thick / piece.slots, along(piece.from), along(piece.to))}
                 fill={colour(piece, theme)}
                 fillOpacity={(piece.field.config.custom.fillOpacity ?? 80) / 100}
               />
@@ -145,9 +148,17 @@ function stack(fields: Field[], index: number): Piece[] {
     if (!Number.isFinite(value)) {
       return [];
     }
-    const piece = { from, to: from + value, value, field };
+    const piece = { from, to: from + value, value, field, slot: 0, slots: 1 };
     from = piece.to;
     return [piece];
+  });
+}
+
+/** One bar for each field, all from zero. */
+function beside(fields: Field[], index: number): Piece[] {
+  return fields.flatMap((field, slot) => {
+    const value = field.values[index];
+    return Number.isFinite(value) ? [{ from: 0, to: value, value, field, slot, slots: fields.length }] : [];
   });
 }
 

@@ -13,7 +13,7 @@ export function linesBuilder(
   props: PanelProps<any>,
   theme: GrafanaTheme2,
   names: string[],
-  least = 10
+  least = 13
 ): UPlotConfigBuilder {
   const { timeRange, timeZone } = props;
   const builder = new UPlotConfigBuilder(timeZone);
