@@ -90,3 +90,13 @@ def test_other_text_is_still_refused_as_a_ring(tmp_path: Path, capsys: pytest.Ca
 
     assert main(["inspect", str(path)]) == 1
     assert "straggler inspect:" in capsys.readouterr().err
+
+
+def test_the_log_of_a_cluster_fits_on_some_screens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of hundreds of nodes some are told, and how many are left."""
+    path = tmp_path / "job.out"
+    path.write_text("".join(f"n{node}:1:2 [0] NCCL INFO Using network IB\n" for node in range(300)), encoding="utf-8")
+    text = inspect(capsys, str(path))
+
+    assert "and 236 more nodes, see --json" in text
+    assert "and 236 more ranks, see --json" in text

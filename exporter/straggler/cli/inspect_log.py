@@ -21,7 +21,7 @@ A log with NCCL's lines (NCCL_DEBUG=INFO), or with those of PyTorch's watchdog. 
 """
 
 _NOT_TOLD = ("written", "uid", "path")
-_MOST_RANKS = 64
+_MOST = 64
 
 
 def describe_log(name: str, log: LogSnapshot) -> dict[str, Any]:
@@ -51,16 +51,21 @@ def render_log(described: Mapping[str, Any]) -> str:
     """The same for people."""
     ranks = described["ranks"]
     lines = [f"{described['file']}: a log of {wording.count(len(ranks), 'rank')} by NCCL's lines"]
-    lines += [f"  {node['says']}" for node in described["nodes"]]
-    lines += [f"  {_rank(rank)}" for rank in ranks[:_MOST_RANKS]]
-    if len(ranks) > _MOST_RANKS:
-        lines.append(f"  and {len(ranks) - _MOST_RANKS} more, see --json")
-    lines += [f"  {_timeout(timeout)}" for timeout in described["timeouts"][:_MOST_RANKS]]
+    lines += _some([node["says"] for node in described["nodes"]], "node")
+    lines += _some([_rank(rank) for rank in ranks], "rank")
+    lines += _some([_timeout(timeout) for timeout in described["timeouts"]], "timeout")
     lines += [f"  {_laggard(laggard)}" for laggard in described["laggards"]]
     if described["refused"]:
         lines.append("  refused: " + ", ".join(f"{reason} {count}" for reason, count in described["refused"].items()))
     lines.append("  Who is stuck often writes nothing: no warning is no proof of health.")
     return "\n".join(lines)
+
+
+def _some(texts: Sequence[str], noun: str) -> list[str]:
+    """A log may be that of a whole cluster."""
+    lines = [f"  {text}" for text in texts[:_MOST]]
+    more = len(texts) - _MOST
+    return [*lines, f"  and {wording.count(more, f'more {noun}')}, see --json"] if more > 0 else lines
 
 
 def _rank(rank: Mapping[str, Any]) -> str:
