@@ -33,7 +33,7 @@ LOOKS_BEFORE_SILENT: Final = 8
 """A log that has said nothing of NCCL after so many looks is counted: most likely NCCL_DEBUG is not set."""
 BYTES_PER_LOG: Final = 512 << 10
 BYTES_PER_LOOK: Final = 2 << 20
-"""NCCL's lines are read at some 12 MB a second."""
+"""NCCL's lines are read at some 11 MB a second (tests/bench/nccl.py)."""
 _MAX_TOLD: Final = 4096
 
 _ROTATED: Final = ".1"
