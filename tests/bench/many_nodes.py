@@ -33,12 +33,18 @@ _FIRST_RANK = 70_000_000
 PORTS = 4
 _HOST = ("cpu_user_seconds_total", "cpu_system_seconds_total", "run_delay_seconds_total", "io_wait_seconds_total")
 _ERRORS = ("symbol_errors_total", "link_downs_total", "link_recoveries_total", "transmit_discards_total")
-_GPU_VALUES = (
-    *("sm_occupancy_ratio", "tensor_active_ratio", "dram_active_ratio", "temperature_celsius", "power_watts"),
-    *("energy_joules_total", "memory_used_bytes", "memory_free_bytes", "ecc_double_bit_errors_total", "xid_last"),
-    *("row_remap_failed", "row_remap_pending", "pcie_receive_bytes_per_second", "pcie_transmit_bytes_per_second"),
-    *("pcie_link_generation", "nvlink_bytes_per_second"),
-)
+_GPU_VALUES = {
+    **dict.fromkeys(("tensor_active_ratio", "sm_occupancy_ratio", "dram_active_ratio"), 0.4),
+    **dict.fromkeys(("temperature_celsius", "power_watts", "energy_joules_total"), 60.0),
+    **dict.fromkeys(("memory_used_bytes", "memory_free_bytes", "nvlink_bytes_per_second"), 4e10),
+    **dict.fromkeys(("ecc_double_bit_errors_total", "xid_last", "row_remap_failed", "row_remap_pending"), 0.0),
+    **dict.fromkeys(("pcie_receive_bytes_per_second", "pcie_transmit_bytes_per_second"), 2e9),
+    "utilization_ratio": 0.97,
+    "sm_active_ratio": 0.6,
+    "pcie_link_generation": 5.0,
+    "pcie_link_width": 16.0,
+    "pcie_link_width_max": 16.0,
+}
 
 
 def template(*, slow: bool) -> str:
@@ -86,13 +92,11 @@ def template(*, slow: bool) -> str:
 
 
 def _gpu(local: int, *, hot: bool) -> GpuFacts:
-    values = dict.fromkeys(_GPU_VALUES, 1.0) | {"utilization_ratio": 0.97, "sm_active_ratio": 0.6}
-    values |= {"sm_clock_hertz": 1.2e9 if hot else 1.9e9, "pcie_link_width": 16.0, "pcie_link_width_max": 16.0}
     held = dict.fromkeys(("sw_power_cap", "sw_thermal", "hw_thermal", "hw_power_brake"), 0.0)
     return gpu_facts(
         local,
         key=GpuKey(f"GPU-{_FIRST_RANK + local}"),
-        values=values,
+        values=_GPU_VALUES | {"sm_clock_hertz": 1.2e9 if hot else 1.9e9},
         clocks_event_seconds=held | {"hw_thermal": 100.0 if hot else 0.0},
         clocks_event_reasons={reason: float(hot and reason == "hw_thermal") for reason in held},
     )
