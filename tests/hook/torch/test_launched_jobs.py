@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from launched import clean_environment, finished, on_path, straggler_run
+from sidecars import served
 from straggler.cli.run import ON_PATH
 from straggler.sources.rings.snapshot import Snapshot, read_snapshot
 from straggler.wire import layout
@@ -20,6 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 JOB = Path(__file__).parent / "launched_job.py"
 DELAY = 0.030
+_OWN = re.compile(r'^training_own_seconds_total\{[^}]*rank="(\d)"[^}]*\} (\S+)$', re.MULTILINE)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 ALONE = """
 import torch
@@ -67,6 +70,10 @@ def test_both_ranks_are_measured_and_nobody_else(place: Path, case: str) -> None
     assert [ring.live.status for ring in found if ring.live] == [layout.STATUS_FINISHED] * 2
     assert own(found[1]) - own(found[0]) == pytest.approx(DELAY, rel=0.4)
     assert {layout.OWN_REASONS[record.own_reason] for ring in found for record in ring.records[1:]} == {"measured"}
+    with served("--ring-dir", str(place)) as sidecar:
+        totals = dict(_OWN.findall(sidecar.metrics()))
+    assert sorted(totals) == ["0", "1"]
+    assert float(totals["1"]) - float(totals["0"]) > len(found[0].records) * DELAY * 0.6
     assert done.stdout.count("survived the user's hook") == (6 if case == "trials" else 0)
     assert "not measured" not in done.stderr
 
