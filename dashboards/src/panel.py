@@ -21,6 +21,7 @@ CALM = "text"
 
 TIMES = "suffix:x"
 """A unit: 1.35x."""
+BEHIND = "suffix: behind"
 
 SLOWDOWN_STEPS = ((None, GREY), (0, GOOD), (1.10, WARNING), (1.20, CRITICAL))
 """The warning and critical ratios of ``detect/policy.py``; a test holds the two together. Grey: no value."""
@@ -77,10 +78,16 @@ def thresholds(steps: Sequence[Step]) -> Json:
 
 def override(name: str, **properties: Any) -> Json:
     """Settings for one series or column. ``custom__width`` stands for the property ``custom.width``."""
-    return {
-        "matcher": {"id": "byName", "options": name},
-        "properties": [{"id": key.replace("__", "."), "value": value} for key, value in properties.items()],
-    }
+    return {"matcher": {"id": "byName", "options": name}, "properties": _properties(properties)}
+
+
+def override_query(letter: str, **properties: Any) -> Json:
+    """The same for all series of one query, whose names depend on their labels."""
+    return {"matcher": {"id": "byFrameRefID", "options": letter}, "properties": _properties(properties)}
+
+
+def _properties(by_key: Mapping[str, Any]) -> list[Json]:
+    return [{"id": key.replace("__", "."), "value": value} for key, value in by_key.items()]
 
 
 def colours(by_name: Mapping[str, str]) -> list[Json]:

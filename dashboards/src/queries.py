@@ -19,6 +19,10 @@ FLEET = 'cluster=~"$cluster", run=~"$run"'
 RUN = 'cluster=~"$cluster", run="$run", peer_group=~"$peer_group"'
 THIS = 'cluster=~"$cluster", run="$run", rank="$rank"'
 """The rank that the Rank dashboard is about."""
+ABOUT_THIS = 'cluster=~"$cluster", run="$run", rank=~"$rank|", rank_node=~"$node|"'
+"""What is said of it, of its node, or of its whole run."""
+ABOUT_RUN = 'cluster=~"$cluster", run="$run", peer_group=~"$peer_group|"'
+"""What is said of the run, or of ranks in the chosen peer groups."""
 PEERS = 'cluster=~"$cluster", run="$run", peer_group="$peer_group", rank!="$rank"'
 """All others that do the same work."""
 COMPARED = 'cluster=~"$cluster", run="$run", rank="$compared"'

@@ -21,6 +21,7 @@ from dashboards.src.panel import (
     query,
 )
 from dashboards.src.queries import (
+    ABOUT_THIS,
     COMPARED,
     PEERS,
     RANK_OF_RESULT,
@@ -46,7 +47,7 @@ def _now(metric: str) -> list[Json]:
     """This rank's value, and the median of its peers."""
     return [
         query(f"max({metric}{{{THIS}}})", "this rank", instant=True),
-        query(f"quantile(0.5, {each_rank(metric, PEERS)})", "median of the peers", instant=True),
+        query(f"quantile(0.5, {each_rank(metric, PEERS)})", "peers' median", instant=True),
     ]
 
 
@@ -252,12 +253,12 @@ def build() -> Json:
             RUNBOOKS,
         ],
         links=LINKS,
-        annotations=[alert_marks(THIS), restart_marks(THIS)],
+        annotations=[alert_marks(ABOUT_THIS), restart_marks(THIS)],
         panels=[
             *_headline(),
             _identity(),
             *differences(),
-            *row(100, "Since when", [*_since_when(), firing_alerts(22, THIS, size=(24, 5), runs=False)]),
+            *row(100, "Since when", [*_since_when(), firing_alerts(22, ABOUT_THIS, size=(24, 5), runs=False)]),
             *row(101, "Phases", _phases()),
             *row(102, "GPU", gpu()),
             *row(104, "Host", host()),

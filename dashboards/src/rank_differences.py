@@ -51,9 +51,9 @@ def differences() -> list[Json]:
             12,
             "What explains the gap",
             "How much of this rank's gap to its peers each cause explains. The first that explains more than half "
-            "(red) is the cause; heat and brakes come before what they bring about. All short: unknown, then compare "
-            "the phases beside it. Over 100 %: it would explain more than there is.",
-            [query(f"sort_desc(max by (cause) ({explained}) > 0.01)", table=True)],
+            "(red) is the cause; heat and brakes come before what they bring about. 0 %: looked at and ruled out. Not "
+            "listed: not measured here. All short: unknown, then compare the phases beside it.",
+            [query(f"sort_desc(clamp_min(max by (cause) ({explained}), 0))", table=True)],
             x="cause",
             columns=["of the gap"],
             horizontal=True,

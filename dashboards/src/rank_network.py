@@ -27,6 +27,10 @@ _COMPLAINTS = {
 """Counters that should stand still, in the order of how bad it is if they do not."""
 
 
+_PART_OF_WHOLE = ((None, "transparent"), (0, CRITICAL), (0.9, "transparent"))
+"""Below 90 % is degraded; what is not known is not red."""
+
+
 def _now(metric: str) -> Json:
     return query(f"max by ({_BY}) (network_{metric}{{{_PORTS}}})", table=True)
 
@@ -79,7 +83,7 @@ def ports() -> list[Json]:
                         noValue="-",
                         custom__cellOptions=COLOURED_CELL,
                         color={"mode": "thresholds"},
-                        thresholds=thresholds(((None, CRITICAL), (0.9, "transparent"))),
+                        thresholds=thresholds(_PART_OF_WHOLE),
                     )
                     for value, heading in (("Value #B", "of expected"), ("Value #C", "of other nodes"))
                 ),

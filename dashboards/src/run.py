@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboards.src.grafana import Json, custom_variable, dashboard, query_variable, row
 from dashboards.src.kinds import bars, heatmap, stat
 from dashboards.src.panel import (
+    BEHIND,
     CALM,
     CRITICAL,
     EXCESS,
@@ -17,9 +18,11 @@ from dashboards.src.panel import (
     colours,
     fixed,
     override,
+    override_query,
     query,
 )
 from dashboards.src.queries import (
+    ABOUT_RUN,
     GROUP,
     RANK_OF_RESULT,
     RUN,
@@ -51,6 +54,7 @@ from dashboards.src.tables import (
 
 _STEP = f"run:training_recent_step_seconds:mean{{{RUN_LEVEL}}}"
 _STANDS = f"run:training_hung_ranks:count{{{RUN_LEVEL}}}"
+_BEHIND = each_rank("run_rank:training_rank_arrivals:behind", RUN)
 _MEDIAN = f"run:training_recent_own_seconds:median{{{RUN}}}"
 
 
@@ -61,8 +65,8 @@ def _headline() -> list[Json]:
             "Slowest rank",
             "The rank with the longest own time beside its peers', and how many times as long it is. Green: no rank "
             "delays the others. From 1.10 one does, from 1.20 it pages. Next: the bars below must show the same rank "
-            "with no waiting; then open it for the reason. While the run hangs nobody is slow: then it "
-            "counts the hung ranks.",
+            "with no waiting; then open it for the reason. While the run hangs, or after a crash, nobody is slow: "
+            "then it counts the hung ranks, and names the one that is furthest behind in arrivals, if one is.",
             [
                 query(
                     f"topk(1, {slowdown(RUN)}\nunless on (cluster, run) {_STANDS})",
@@ -70,6 +74,7 @@ def _headline() -> list[Json]:
                     instant=True,
                 ),
                 query(f"sum({_STANDS})", "hung ranks", instant=True),
+                query(f"topk(1, {_BEHIND})", "rank {{rank}} on {{rank_node}}", instant=True),
             ],
             steps=SLOWDOWN_STEPS,
             unit=TIMES,
@@ -78,7 +83,10 @@ def _headline() -> list[Json]:
             named=True,
             size=(6, 5),
             links=[to_rank("${__field.labels.rank}", runs=False)],
-            overrides=[override("hung ranks", unit="none", decimals=0, color=fixed(CRITICAL))],
+            overrides=[
+                override("hung ranks", unit="none", decimals=0, color=fixed(CRITICAL)),
+                override_query("C", unit=BEHIND, decimals=0, color=fixed(CRITICAL)),
+            ],
             empty="own time is not measured",
         ),
         cause(7, SLOWEST, size=(4, 5)),
@@ -237,7 +245,7 @@ def build() -> Json:
             RUNBOOKS,
         ],
         links=LINKS,
-        annotations=[alert_marks(RUN), restart_marks(RUN)],
+        annotations=[alert_marks(ABOUT_RUN), restart_marks(RUN)],
         panels=[
             *_headline(),
             *_who(),
@@ -246,7 +254,7 @@ def build() -> Json:
                 "Which machine",
                 [
                     worst_ranks(12, RUN, count=8, size=(15, 8), runs=False),
-                    firing_alerts(13, RUN, size=(9, 8), runs=False),
+                    firing_alerts(13, ABOUT_RUN, size=(9, 8), runs=False),
                 ],
             ),
             *row(101, "Since when", since_when()),

@@ -75,7 +75,7 @@ def rank_column(*, runs: bool) -> Column:
 
 def since_column(value: str, heading: str) -> Column:
     """A moment, in milliseconds since 1970, as "33 minutes ago"."""
-    return column(value, heading, 120, unit="dateTimeFromNow", noValue="-")
+    return column(value, heading, 112, unit="dateTimeFromNow", noValue="-")
 
 
 def slowdown_column(value: str, heading: str, width: int) -> Column:
@@ -168,10 +168,10 @@ def firing_alerts(number: int, selector: str, *, size: tuple[int, int], runs: bo
         "the Exporter dashboard says that the rules are loaded.",
         [query(alerts(selector), table=True)],
         columns=[
-            column("severity", width=75, mappings=SEVERITIES, custom__cellOptions=COLOURED_CELL),
+            column("severity", width=72, mappings=SEVERITIES, custom__cellOptions=COLOURED_CELL),
             column("alertname", "alert", 160, links=[TO_RUNBOOK]),
             since_column("Value #A", "since"),
-            *([run_column(115)] if runs else []),
+            *([run_column(105)] if runs else []),
             rank_column(runs=runs),
             column("rank_node", "node", noValue="-"),
             *([_CLUSTER] if runs else []),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dashboards.history import Course
 from straggler.simulate.scenario import Fault, Scenario, Work
 
@@ -97,9 +99,14 @@ def blind() -> Course:
     return _small("blind")
 
 
+def cable() -> Course:
+    """A small run over a bad cable, for long enough to alert."""
+    return replace(_small("cable", _slow(2, 4, "bad-cable")), minutes=30, trouble_minutes=18)
+
+
 def troubled() -> list[Course]:
     """Small runs with all other trouble: a crash, unseen ranks, blind exporters, a bad cable."""
-    return [_small("crash"), _small("unseen"), blind(), _small("cable", _slow(2, 4, "bad-cable"))]
+    return [_small("crash"), _small("unseen"), blind(), cable()]
 
 
 def _small(trouble: str, fault: Fault | None = None) -> Course:

@@ -23,10 +23,11 @@ PIPELINE = {"run": "dorado-34b", "rank": "21"}
 CABLE = {"run": "cable-1b", "rank": "2"}
 CRASHED = {"run": "crash-1b"}
 
-ONLY_IN_A_HANG = "Slowest rank [B]"
+HUNG, BEHIND = "Slowest rank [B]", "Slowest rank [C]"
 
 ONLY_IN_TROUBLE = (
-    ONLY_IN_A_HANG,
+    HUNG,
+    BEHIND,
     "Firing alerts",
     "Slowest ranks now [E]",
     "Slowest ranks now [F]",
@@ -40,8 +41,8 @@ ONLY_IN_TROUBLE = (
 """Nothing to show is the good answer here."""
 NOT_IN_THIS_PAST = {
     "fleet": (),
-    "run": ("crashed", "hung"),
-    "rank": (),
+    "run": ("crashed", "hung", "arrivals:behind"),
+    "rank": ("hung",),
     "exporter": ('severity="critical"',),
 }
 """What did not happen to what is looked at; the Fleet sees all of it."""
@@ -75,7 +76,7 @@ def test_every_query_returns_data(name: str, prometheus: Prometheus) -> None:
     view = opened(name, prometheus, chosen)
     empty = [query.where for query in queries(view.dashboard) if not answer(view, query)]
 
-    assert [where for where in empty if where != ONLY_IN_A_HANG] == []
+    assert [where for where in empty if where not in (HUNG, BEHIND)] == []
 
 
 @pytest.mark.parametrize("name", ["fleet", "run", "rank", "exporter"])
@@ -165,24 +166,27 @@ def test_the_cause_stands_beside_it(name: str, chosen: dict[str, str], cause: st
 
 
 def test_a_bad_cable_stands_out(prometheus: Prometheus) -> None:
-    """Of the ports of its node one has a quarter of the speed that is expected of it, and symbol errors."""
+    """One port of the node has a quarter of the speed that is expected of it, and symbol errors, and that alerts."""
     view = opened("rank", prometheus, CABLE)
-    said = {query.where: answer(view, query) for query in queries(view.dashboard) if "RDMA ports" in query.where}
+    said = {query.where: answer(view, query) for query in queries(view.dashboard) if "annotation" not in query.where}
 
     def by_device(letter: str) -> dict[str, float]:
         return {series["metric"]["device"]: numbers(series)[0] for series in said[f"RDMA ports of its node [{letter}]"]}
 
     assert by_device("B") == {"mlx5_0": 1, "mlx5_1": 1, "mlx5_2": 0.25, "mlx5_3": 1}
     assert {device for device, errors in by_device("F").items() if errors} == {"mlx5_2"}
+    (alert,) = said["Firing alerts [A]"]
+    assert (alert["metric"]["alertname"], alert["metric"]["rank_node"]) == ("TrainingLinkDegraded", "cable-gpu-01")
 
 
 def test_a_hang_is_no_good_news(prometheus: Prometheus) -> None:
-    """While a run hangs, its first panel counts hung ranks instead of praising the last values, and all is lost."""
+    """While a run hangs, its first panel counts hung ranks and names who is behind, and praises nobody; all is lost."""
     view = opened("run", prometheus, CRASHED)
     said = {query.where: answer(view, query) for query in queries(view.dashboard)}
 
     assert said["Slowest rank [A]"] == []
-    assert numbers(said[ONLY_IN_A_HANG][0]) == [7]
+    assert numbers(said[HUNG][0]) == [7]
+    assert [series["metric"]["rank"] for series in said[BEHIND]] == ["7"]
     assert numbers(said["Share lost [A]"][0]) == [1]
 
 

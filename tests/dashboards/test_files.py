@@ -35,6 +35,7 @@ UNITS = {
     "short",
     "string",
     "suffix:x",
+    "suffix: behind",
     "watt",
 }
 """Grafana ids in use: a misspelt one would be shown as text behind the number."""
