@@ -52,13 +52,17 @@ class Peers(NamedTuple):
     now: float | None
     data: float | None
     h2d: float | None
-    compute: float | None
     tokens: float | None
     run_delay: float | None
     memory: float | None
     clock: float | None
     tensor: float | None
     pcie: float | None
+
+    @property
+    def compute(self) -> float | None:
+        """Own time without loading and copying."""
+        return None if self.own is None else self.own - (self.data or 0.0) - (self.h2d or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,6 @@ def peers_of(group: Iterable[Lately]) -> Peers:
         now=reference([rank.now_seconds for rank in ranks if rank.now_seconds is not None]),
         data=at(LOWER_QUARTILE, lambda rank: rank.data_seconds),
         h2d=at(LOWER_QUARTILE, lambda rank: rank.h2d_seconds),
-        compute=at(LOWER_QUARTILE, lambda rank: rank.compute_seconds),
         tokens=at(MEDIAN, lambda rank: rank.tokens),
         run_delay=at(LOWER_QUARTILE, lambda rank: rank.run_delay_seconds),
         memory=at(LOWER_QUARTILE, lambda rank: rank.memory_stall_seconds),

@@ -163,7 +163,6 @@ class _Facts:
             now=None,
             data=at(LOWER_QUARTILE, "phase_seconds:per_step", "data"),
             h2d=at(LOWER_QUARTILE, "phase_seconds:per_step", "h2d"),
-            compute=at(LOWER_QUARTILE, "compute_seconds:per_step"),
             tokens=at(MEDIAN, "tokens:per_step"),
             run_delay=at(LOWER_QUARTILE, "run_delay_seconds:per_step"),
             memory=at(LOWER_QUARTILE, "memory_stall_seconds:per_step"),
