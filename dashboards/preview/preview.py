@@ -48,6 +48,7 @@ GOOD_WHEN_EMPTY = (
     "Ranks without own time, by reason",
     "What holds the clock down",
     "What explains the gap",
+    "Links in trouble",
 )
 """Nothing to show is the good answer there; the panel says so in words."""
 
@@ -89,6 +90,7 @@ VIEWS = (
     View("run", "crash", CRASHED, minutes=20),
     View("run", "4-stages", PIPELINE, documented=("dark",)),
     View("rank", "4-stages", PIPELINE),
+    View("run", "bad-cable", CABLE, minutes=20),
     View("rank", "bad-cable", CABLE, minutes=20),
     View("fleet", "512-ranks", {"run": LARGE["run"]}, LARGE_MINUTES),
     View("run", "512-ranks", LARGE, LARGE_MINUTES, documented=("dark",)),

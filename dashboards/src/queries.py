@@ -176,6 +176,19 @@ def why(selector: str) -> str:
     )
 
 
+def link_faults(selector: str) -> str:
+    """Bad ports of a run's nodes, and nodes whose NCCL does without what is there: by node and ``fault``."""
+    nodes = f"on (cluster, rank_node) group_left (run) run_node:training_rank_state:sole{{{selector}}}"
+    return union(
+        [
+            f"port:network_port:degraded * {nodes}",
+            named(f"port:network_port:errors * {nodes}", "fault", "errors"),
+            named(f"run_node:training_nccl_channels:over_sockets{{{selector}}}", "fault", "over sockets"),
+            named(f"run_node:training_nccl_gdr_ratio:lacking{{{selector}}}", "fault", "no GPUDirect"),
+        ]
+    )
+
+
 def alerts(selector: str) -> str:
     """Since when each alert fires, in milliseconds since 1970. A critical one stands for its own warning."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dashboards.src.columns import column, table
 from dashboards.src.grafana import Json
 from dashboards.src.kinds import timeseries
 from dashboards.src.panel import (
@@ -18,7 +19,7 @@ from dashboards.src.panel import (
     override,
     query,
 )
-from dashboards.src.queries import RATE, RUN, RUN_LEVEL, SLOWEST, TYPICAL, phases_per_step
+from dashboards.src.queries import RATE, RUN, RUN_LEVEL, SLOWEST, TYPICAL, link_faults, phases_per_step
 
 PHASES = {
     "data": "yellow",
@@ -181,11 +182,40 @@ def throughput() -> list[Json]:
             ],
             unit="s",
             low=0,
+            size=(8, 8),
             overrides=[
                 override("mean wait", color=fixed(WAIT), custom__fillBelowTo="least wait", custom__fillOpacity=20),
                 override("least wait", color=fixed(OWN)),
                 override("all-reduce", color=fixed("purple"), unit="Bps", custom__axisPlacement="right"),
             ],
+        ),
+        table(
+            45,
+            "Links in trouble",
+            "Ports of the run's nodes that are down, too slow (speed left) or count errors, and nodes whose NCCL takes "
+            "sockets, or goes through the host's memory, though there is better. All wait for the slowest link: "
+            "no rank is slow. Open a rank of that node; reseat or replace the cable, mend the image.",
+            [
+                query(
+                    f"topk(50, group by (rank_node, device, port, fault) (\n{link_faults(RUN_LEVEL)}))",
+                    table=True,
+                ),
+                query(
+                    "max by (rank_node, device, port, fault) (port:network_port:degraded\n* on (cluster, rank_node) "
+                    f"group_left (run) run_node:training_rank_state:sole{{{RUN_LEVEL}}})",
+                    table=True,
+                ),
+            ],
+            columns=[
+                column("fault", width=110),
+                column("rank_node", "node", 150),
+                column("device", width=90, noValue="-"),
+                column("port", width=50, noValue="-"),
+                column("Value #B", "speed left", 90, unit="percentunit", decimals=0, noValue="-"),
+            ],
+            sort={"node": False},
+            size=(8, 8),
+            empty="no port is at fault, and NCCL takes the adapters",
         ),
         timeseries(
             42,
@@ -198,6 +228,7 @@ def throughput() -> list[Json]:
             ],
             unit="percentunit",
             low=0,
+            size=(8, 8),
             high=1,
             overrides=[
                 override("reported", color=fixed("red"), custom__fillBelowTo="useful", custom__fillOpacity=20),

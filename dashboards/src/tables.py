@@ -75,7 +75,7 @@ def rank_column(*, runs: bool) -> Column:
 
 def since_column(value: str, heading: str) -> Column:
     """A moment, in milliseconds since 1970, as "33 minutes ago"."""
-    return column(value, heading, 112, unit="dateTimeFromNow", noValue="-")
+    return column(value, heading, 118, unit="dateTimeFromNow", noValue="-")
 
 
 def slowdown_column(value: str, heading: str, width: int) -> Column:

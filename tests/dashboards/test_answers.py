@@ -24,10 +24,12 @@ CABLE = {"run": "cable-1b", "rank": "2"}
 CRASHED = {"run": "crash-1b"}
 
 HUNG, BEHIND = "Slowest rank [B]", "Slowest rank [C]"
+BAD_LINK, SPEED_LEFT = "Links in trouble [A]", "Links in trouble [B]"
 
 ONLY_IN_TROUBLE = (
     HUNG,
     BEHIND,
+    "Links in trouble",
     "Firing alerts",
     "Slowest ranks now [E]",
     "Slowest ranks now [F]",
@@ -41,7 +43,7 @@ ONLY_IN_TROUBLE = (
 """Nothing to show is the good answer here."""
 NOT_IN_THIS_PAST = {
     "fleet": (),
-    "run": ("crashed", "hung", "arrivals:behind"),
+    "run": ("crashed", "hung", "arrivals:behind", "over_sockets", "gdr_ratio:lacking"),
     "rank": ("hung",),
     "exporter": ('severity="critical"',),
 }
@@ -76,7 +78,7 @@ def test_every_query_returns_data(name: str, prometheus: Prometheus) -> None:
     view = opened(name, prometheus, chosen)
     empty = [query.where for query in queries(view.dashboard) if not answer(view, query)]
 
-    assert [where for where in empty if where not in (HUNG, BEHIND)] == []
+    assert [where for where in empty if where not in (HUNG, BEHIND, BAD_LINK, SPEED_LEFT)] == []
 
 
 @pytest.mark.parametrize("name", ["fleet", "run", "rank", "exporter"])
@@ -177,6 +179,18 @@ def test_a_bad_cable_stands_out(prometheus: Prometheus) -> None:
     assert {device for device, errors in by_device("F").items() if errors} == {"mlx5_2"}
     (alert,) = said["Firing alerts [A]"]
     assert (alert["metric"]["alertname"], alert["metric"]["rank_node"]) == ("TrainingLinkDegraded", "cable-gpu-01")
+
+
+def test_a_bad_cable_is_on_the_runs_page_too(prometheus: Prometheus) -> None:
+    """Nobody is slow, all wait: the Run dashboard says which port of which node they wait for."""
+    view = opened("run", prometheus, CABLE)
+    said = {query.where: answer(view, query) for query in queries(view.dashboard)}
+    labels = ("rank_node", "device", "fault")
+    bad = {tuple(series["metric"][label] for label in labels) for series in said[BAD_LINK]}
+
+    assert bad == {("cable-gpu-01", "mlx5_2", "rate"), ("cable-gpu-01", "mlx5_2", "errors")}
+    assert [numbers(series)[0] for series in said[SPEED_LEFT]] == [0.25]
+    assert said["Why [A]"][0]["metric"]["cause"] == "none"
 
 
 def test_a_hang_is_no_good_news(prometheus: Prometheus) -> None:
