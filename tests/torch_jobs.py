@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -61,9 +60,3 @@ def results(out: Path, cases: Sequence[str]) -> list[dict[str, Any]]:
         output, _ = process.communicate(timeout=_SECONDS)
         assert process.returncode == 0, output[-4000:]
     return [json.loads((out / f"rank{rank}.json").read_text()) for rank in range(RANKS)]
-
-
-def gap(case: str, ranks: Sequence[dict[str, Any]], what: str) -> float:
-    """By how much the slow rank exceeds the median of the others, in seconds."""
-    others = [rank[case][what] for number, rank in enumerate(ranks) if number != SLOW_RANK]
-    return float(ranks[SLOW_RANK][case][what] - statistics.median(others))

@@ -14,7 +14,7 @@ from torch_jobs import ring_directory
 if TYPE_CHECKING:
     from straggler.hook.torch.install import Instrument
 
-collect_ignore = ["launched_job.py", "training_job.py"]
+collect_ignore = ["launched_job.py", "table.py", "training_job.py"]
 if importlib.util.find_spec("torch") is None:
     collect_ignore_glob = ["test_*.py"]
 

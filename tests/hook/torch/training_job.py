@@ -1,11 +1,11 @@
 """A training job for torchrun, of many cases: each rank says in ``rank<R>.json`` what its own ring holds.
 
-Compute is ``time.sleep``, since real layers of four ranks would fight for two cores. One rank is slow by ``DELAY`` in
-one place of the step. Run by ``test_own_time.py``:
+Compute is ``time.sleep``, since real layers of four ranks would fight for two cores. One rank is held up by ``DELAY``
+in one place of the step. Run by ``torch_jobs.py``:
 
     torchrun --standalone --nproc-per-node=4 training_job.py OUT CASE [CASE ...]
 
-A case is ``wrap:mode:place``, e.g. ``ddp:plain:forward``.
+A case is ``wrap:mode:place``, e.g. ``ddp:plain:forward``; ``torch_cases.py`` has them all.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from straggler.wire.records import StepRecord  # noqa: E402
 
 DELAY = 0.030
 PIECE = 0.0025
-STEPS = 14
+STEPS = 20
 SETTLING = 4
 SLOW_RANK = 2
 LAYERS = 4
@@ -50,11 +50,18 @@ class Place:
     def __init__(self, name: str) -> None:
         self._name = name
         self.is_slow = dist.get_rank() == SLOW_RANK
+        self._lost: list[float] = []
 
     def here(self, name: str) -> None:
         """Be slow if this is the place."""
         if self.is_slow and name == self._name:
+            began = time.monotonic()
             time.sleep(DELAY)
+            self._lost.append(time.monotonic() - began)
+
+    def delay(self) -> float:
+        """By what a step was held up, in seconds: a sleep takes longer than asked for where the machine is busy."""
+        return statistics.median(self._lost) * round(len(self._lost) / STEPS) if self._lost else 0.0
 
 
 class SleepBackward(torch.autograd.Function):
@@ -162,8 +169,8 @@ def wrapped(wrap: str, mode: str, net: Net) -> nn.Module:
     return model
 
 
-def train(wrap: str, mode: str, where: str) -> None:  # noqa: C901, PLR0912 - one branch for each kind of case
-    """One case: ``STEPS`` steps."""
+def train(wrap: str, mode: str, where: str) -> float:  # noqa: C901, PLR0912 - one branch for each kind of case
+    """One case: ``STEPS`` steps. Returns by what this rank was held up in each, in seconds."""
     place = Place(where)
     model = wrapped(wrap, mode, Net(mode, place))
     SlowAdamW.place = place
@@ -218,13 +225,14 @@ def train(wrap: str, mode: str, where: str) -> None:  # noqa: C901, PLR0912 - on
         else:
             _scaled_step(scaler, optimizer, model, overflows=step % 5 == 3)
         optimizer.zero_grad()
+        place.here("after")
     if saver is not None:
         saver.join()
+    return place.delay()
 
 
-def train_gan(mode: str, where: str) -> None:
+def train_gan(where: str) -> float:
     """Two models, two optimizers, two backwards in an iteration."""
-    del mode
     place = Place(where)
     nets = [nn.parallel.DistributedDataParallel(Net("plain", place)) for _ in range(2)]
     optimizers = [torch.optim.SGD(net.parameters(), lr=1e-4) for net in nets]
@@ -233,6 +241,7 @@ def train_gan(mode: str, where: str) -> None:
             optimizer.zero_grad()
             net(torch.randn(4, 32)).square().mean().backward()
             optimizer.step()
+    return place.delay()
 
 
 def _scaled_step(scaler: Any, optimizer: Any, model: nn.Module, *, overflows: bool) -> None:
@@ -259,7 +268,7 @@ def _save_together(group: Any) -> None:
         dist.all_reduce(torch.ones(1), group=group)
 
 
-def pipeline(mode: str, where: str) -> None:
+def pipeline(mode: str, where: str) -> float:
     """Two stages with send and receive, two data-parallel replicas: ranks 0, 1 are stage 0, and 2, 3 stage 1."""
     place, rank = Place(where), dist.get_rank()
     stage, peer = rank // 2, (rank + 2) % 4
@@ -280,6 +289,7 @@ def pipeline(mode: str, where: str) -> None:
             dist.send(received.grad, peer)
         optimizer.step()
         optimizer.zero_grad()
+    return place.delay()
 
 
 def _stage_group(stage: int) -> Any:
@@ -294,14 +304,12 @@ def summary(steps: list[StepRecord]) -> dict[str, Any]:
     """What a case comes to, in seconds."""
 
     def typical(what: Callable[[StepRecord], int]) -> float:
-        # The lower quartile: other people's load on the machine only ever adds.
-        return statistics.quantiles([what(step) for step in steps], n=4)[0] / 1e9 if len(steps) > 1 else 0.0
+        return statistics.median(map(what, steps)) / 1e9 if steps else 0.0
 
     return {
         "steps": len(steps),
-        "wall": typical(lambda step: step.wall_ns),
-        "own": typical(lambda step: step.own_ns or 0),
-        "wait": typical(lambda step: step.wait_ns),
+        "wall_steps": [step.wall_ns / 1e9 for step in steps],
+        "own_steps": [(step.own_ns or 0) / 1e9 for step in steps],
         "reasons": sorted({layout.OWN_REASONS[step.own_reason] for step in steps}),
         "arrivals": steps[-1].arrivals - steps[0].arrivals if steps else 0,
         "phases": {
@@ -324,15 +332,15 @@ def main(out: str, cases: list[str]) -> None:
         wrap, mode, where = case.split(":")
         dist.barrier()
         if wrap == "pipeline":
-            pipeline(mode, where)
+            delay = pipeline(mode, where)
         elif mode == "gan":
-            train_gan(mode, where)
+            delay = train_gan(where)
         else:
-            train(wrap, mode, where)
+            delay = train(wrap, mode, where)
         gc.collect()
         steps = records(tracker.timer.ring_path, seen) if tracker.timer and tracker.timer.ring_path else []
         seen = steps[-1].serial if steps else seen
-        told[case] = {**summary(steps[SETTLING:]), "all_steps": len(steps), "iterations": STEPS}
+        told[case] = {**summary(steps[SETTLING:]), "delay": delay, "all_steps": len(steps), "iterations": STEPS}
     told["identity"] = tracker.timer.identity._asdict() if tracker.timer else {}
     (Path(out) / f"rank{dist.get_rank()}.json").write_text(json.dumps(told))
     while hold and not Path(hold).exists():
