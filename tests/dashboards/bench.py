@@ -43,7 +43,9 @@ def main() -> None:
 def _moved(labels: dict[str, str], copy: int, ranks: int) -> dict[str, str]:
     moved = {**labels, "instance": f"{labels['instance']}-{copy}"}
     if "rank" in labels:
-        moved |= {"rank": str(int(labels["rank"]) + copy * ranks), "rank_node": f"{labels['rank_node']}-{copy}"}
+        moved["rank"] = str(int(labels["rank"]) + copy * ranks)
+    if "rank_node" in labels:
+        moved["rank_node"] = f"{labels['rank_node']}-{copy}"
     if labels.get("UUID"):
         moved["UUID"] = f"{labels['UUID']}-{copy}"
     return moved
