@@ -10,6 +10,7 @@ from scenarios.attribution.faults import FAULTS, HELD_OUT_SEEDS, NETWORK_FAULTS,
 from scenarios.attribution.judged import judged
 from scenarios.attribution.machine import Case
 from scenarios.attribution.table import hidden, shares, whole
+from scenarios.attribution.through_victoriametrics import causes
 
 
 def some(cases: list[Case], every: int) -> list[Case]:
@@ -56,3 +57,13 @@ def test_every_fault_is_played() -> None:
 
     assert played == {*FAULTS, *NETWORK_FAULTS}
     assert not {*HELD_OUT_SEEDS} & {*TUNING_SEEDS}
+
+
+@pytest.mark.servers
+@pytest.mark.slow
+def test_victoriametrics_names_the_same_cause(tmp_path: Path) -> None:
+    """VictoriaMetrics' own query language gives the policy's causes too."""
+    cases = [Case(faults=(name,), jitter=0.02, seed=TUNING_SEEDS[0]) for name in FAULTS]
+    found = causes(cases, tmp_path)
+
+    assert found == {one.case.run: [one.policy] for one in judged(cases)}
