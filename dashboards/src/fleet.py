@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dashboards.src.charts import utilization
 from dashboards.src.columns import column, table
 from dashboards.src.grafana import Json, dashboard, query_variable, row
 from dashboards.src.kinds import stat, states, timeseries
@@ -11,8 +12,6 @@ from dashboards.src.panel import (
     GREY,
     LOST_STEPS,
     WARNING,
-    fixed,
-    override,
     query,
     thresholds,
     value_texts,
@@ -213,23 +212,11 @@ def _cost() -> list[Json]:
             low=0,
             custom={"axisSoftMax": 2},
         ),
-        timeseries(
+        utilization(
             21,
-            "Reported against useful utilization",
-            "Reported (GPU_UTIL) counts a GPU that waits in a collective as busy; useful (SM_ACTIVE) counts cycles in "
-            "which work was resident. The red area between the lines is paid for and not used. Both are means over all "
-            "GPUs in training: this is about the waste of the whole, not about one GPU.",
-            [
-                query(_weighted("run:training_gpu_utilization_ratio:mean"), "reported"),
-                query(_weighted("run:training_gpu_sm_active_ratio:mean"), "useful"),
-            ],
-            unit="percentunit",
-            low=0,
-            high=1,
-            overrides=[
-                override("reported", color=fixed("red"), custom__fillBelowTo="useful", custom__fillOpacity=20),
-                override("useful", color=fixed("green")),
-            ],
+            _weighted("run:training_gpu_utilization_ratio:mean"),
+            _weighted("run:training_gpu_sm_active_ratio:mean"),
+            size=(12, 8),
         ),
     ]
 

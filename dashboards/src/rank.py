@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dashboards.src.charts import cause, phase_stack
 from dashboards.src.columns import column, table
 from dashboards.src.grafana import Json, dashboard, query_variable, row
 from dashboards.src.kinds import stat, timeseries
@@ -14,7 +15,6 @@ from dashboards.src.panel import (
     SLOWDOWN_STEPS,
     TIMES,
     WARNING,
-    colours,
     dashed,
     fixed,
     override,
@@ -29,15 +29,20 @@ from dashboards.src.queries import (
     each_rank,
     middle_rank,
     named,
-    phases_per_step,
     slowdown,
 )
 from dashboards.src.rank_differences import differences
 from dashboards.src.rank_gpu import gpu, links
 from dashboards.src.rank_host import host
 from dashboards.src.rank_network import nccl, ports
-from dashboards.src.run_over_time import PHASES
-from dashboards.src.tables import LINKS, RANK_UID, RUNBOOKS, alert_marks, cause, firing_alerts, restart_marks
+from dashboards.src.tables import (
+    LINKS,
+    RANK_UID,
+    RUNBOOKS,
+    alert_marks,
+    firing_alerts,
+    restart_marks,
+)
 
 _STATES = {"running": GOOD, "hung": WARNING, "crashed": CRITICAL, "finished": GREY, "unseen": "purple"}
 _IN_GROUP = 'cluster=~"$cluster", run="$run", peer_group="$peer_group"'
@@ -183,26 +188,18 @@ def _since_when() -> list[Json]:
 
 def _phases() -> list[Json]:
     return [
-        timeseries(
+        phase_stack(
             30,
             "Phases of rank $rank",
             "Where this rank spends a step. Compare with the panel beside it: what is thicker here takes longer.",
-            [query(phases_per_step(THIS), "{{phase}}")],
-            stacked=True,
-            unit="s",
-            low=0,
-            overrides=colours(PHASES),
+            THIS,
         ),
-        timeseries(
+        phase_stack(
             31,
             "Phases of rank $compared, compared with it",
             "The same for the rank chosen above: unless you choose another, one that is as fast as the middle of the "
             "peers. Its grey wait is what this rank costs it.",
-            [query(phases_per_step(COMPARED), "{{phase}}")],
-            stacked=True,
-            unit="s",
-            low=0,
-            overrides=colours(PHASES),
+            COMPARED,
         ),
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dashboards.src.charts import cause
 from dashboards.src.grafana import Json, custom_variable, dashboard, query_variable, row
 from dashboards.src.kinds import bars, heatmap, stat
 from dashboards.src.panel import (
@@ -45,7 +46,6 @@ from dashboards.src.tables import (
     RUN_UID,
     RUNBOOKS,
     alert_marks,
-    cause,
     firing_alerts,
     restart_marks,
     to_rank,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dashboards.src.charts import phase_stack, utilization
 from dashboards.src.columns import column, table
 from dashboards.src.grafana import Json
 from dashboards.src.kinds import timeseries
@@ -19,20 +20,7 @@ from dashboards.src.panel import (
     override,
     query,
 )
-from dashboards.src.queries import RATE, RUN, RUN_LEVEL, SLOWEST, TYPICAL, link_faults, phases_per_step
-
-PHASES = {
-    "data": "yellow",
-    "h2d": "light-orange",
-    "forward": "light-blue",
-    "backward": "blue",
-    "optimizer": "purple",
-    "other": "super-light-purple",
-    "checkpoint": "dark-green",
-    "eval": "light-green",
-    "wait": WAIT,
-}
-"""Each phase in the same colour wherever it is drawn."""
+from dashboards.src.queries import RATE, RUN, RUN_LEVEL, SLOWEST, TYPICAL, link_faults
 
 _STEP = f"run:training_recent_step_seconds:mean{{{RUN_LEVEL}}}"
 _MEDIAN = f"run:training_recent_own_seconds:median{{{RUN}}}"
@@ -79,30 +67,21 @@ def since_when() -> list[Json]:
 
 def phases() -> list[Json]:
     """Of the slowest rank, and of a typical one."""
-    palette = colours(PHASES)
     return [
-        timeseries(
+        phase_stack(
             30,
             "Phases of rank $slowest, the slowest",
             "Where the rank that is slowest at the end of the time range spends a step. Compare with the panel beside "
             "it, which has a typical rank of the same peer group: the phase that is thicker here is the one to "
             "explain. Data: loader or storage. Forward and backward: the GPU. Other: the host.",
-            [query(phases_per_step(SLOWEST), "{{phase}}")],
-            stacked=True,
-            unit="s",
-            low=0,
-            overrides=palette,
+            SLOWEST,
         ),
-        timeseries(
+        phase_stack(
             31,
             "Phases of rank $typical, a typical one",
             "The same for the rank whose own time is in the middle of its peers'. A thick grey wait here is what the "
             "straggler costs all others.",
-            [query(phases_per_step(TYPICAL), "{{phase}}")],
-            stacked=True,
-            unit="s",
-            low=0,
-            overrides=palette,
+            TYPICAL,
         ),
     ]
 
@@ -217,22 +196,10 @@ def throughput() -> list[Json]:
             size=(8, 8),
             empty="no port is at fault, and NCCL takes the adapters",
         ),
-        timeseries(
+        utilization(
             42,
-            "Reported against useful utilization",
-            "Reported (GPU_UTIL) counts a GPU that waits in a collective as busy; useful (SM_ACTIVE) counts cycles in "
-            "which work was resident. The red area is paid for and not used; it widens when a straggler appears.",
-            [
-                query(f"max(run:training_gpu_utilization_ratio:mean{{{RUN_LEVEL}}})", "reported"),
-                query(f"max(run:training_gpu_sm_active_ratio:mean{{{RUN_LEVEL}}})", "useful"),
-            ],
-            unit="percentunit",
-            low=0,
+            f"max(run:training_gpu_utilization_ratio:mean{{{RUN_LEVEL}}})",
+            f"max(run:training_gpu_sm_active_ratio:mean{{{RUN_LEVEL}}})",
             size=(8, 8),
-            high=1,
-            overrides=[
-                override("reported", color=fixed("red"), custom__fillBelowTo="useful", custom__fillOpacity=20),
-                override("useful", color=fixed("green")),
-            ],
         ),
     ]

@@ -1,23 +1,20 @@
-"""Panels and columns that stand on more than one dashboard, and the links between the dashboards."""
+"""Tables and columns that stand on more than one dashboard, and the links between the dashboards."""
 
 from __future__ import annotations
 
 from dashboards.src.columns import Column, column, table
 from dashboards.src.grafana import Json, annotation, constant_variable, link
-from dashboards.src.kinds import stat
 from dashboards.src.panel import (
     CAUSES,
     CRITICAL,
-    GOOD,
     SLOWDOWN_CELL_STEPS,
     TIMES,
     WARNING,
     query,
     thresholds,
     value_texts,
-    words_for,
 )
-from dashboards.src.queries import RANK, alerts, causes, each_rank, only, slowdown, why
+from dashboards.src.queries import RANK, alerts, causes, each_rank, only, slowdown
 
 FLEET_UID, RUN_UID, RANK_UID, EXPORTER_UID = "straggler-fleet", "straggler-run", "straggler-rank", "straggler-exporter"
 
@@ -179,28 +176,6 @@ def firing_alerts(number: int, selector: str, *, size: tuple[int, int], runs: bo
         sort={"severity": False, "since": False},
         size=size,
         empty="nothing fires",
-    )
-
-
-def cause(number: int, selector: str, *, size: tuple[int, int]) -> Json:
-    """Why one rank is slow, in a word.
-
-    Args:
-        number: panel id.
-        selector: of that rank.
-        size: width and height.
-    """
-    return stat(
-        number,
-        "Why",
-        "What explains most of the slow rank's gap, as its alert says. heat, power brake, power cap, clocks set low: "
-        "the clock is below the peers'. no free CPU, host memory, data loading: the host. PCIe link, GPU errors: the "
-        "machine. more work: the batch or the model, no fault at all. unknown: nothing that is measured explains it.",
-        [query(why(selector), "{{cause}}", instant=True)],
-        unit="none",
-        words=True,
-        size=size,
-        overrides=words_for({**CAUSES, "none": ("not slow", GOOD), "hung": ("it hangs", CRITICAL)}),
     )
 
 
