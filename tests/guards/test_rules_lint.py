@@ -53,6 +53,7 @@ PER_GPU = {"cluster", "UUID"}
 """What joins a GPU with the rank that is on it: it has no run either."""
 COUNTS_RUNS = {"run_node:training_rank_state:sole"}
 """Asks how many runs a node has, so it must not tell them apart."""
+COMPARISONS = {">", "<", ">=", "<=", "==", "!="}
 RANKING = {"topk", "bottomk", "limitk", "limit_ratio"}
 
 every_rule = pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.id)
@@ -131,6 +132,28 @@ def test_a_page_scraped_twice_counts_once(rule: Rule) -> None:
             met = [step for step in reversed(way) if step in {"and rhs", "unless rhs"} or " " not in step]
             assert met[:1], f"{selector.name} is kept as scraped"
             assert met[0].split()[0] in {*IDEMPOTENT, "and", "unless"}, f"{selector.name} goes into {met[0]}"
+
+
+def compares(node: Any) -> bool:
+    """Whether series that fail a comparison may come out of this node, as VictoriaMetrics has it: without a value."""
+    if isinstance(node, pp.ParenExpr):
+        return compares(node.expr)
+    if not isinstance(node, pp.BinaryExpr):
+        return False
+    op = str(node.op)
+    return op in COMPARISONS or compares(node.lhs) or (op not in {"and", "unless"} and compares(node.rhs))
+
+
+@every_rule
+def test_nothing_is_chosen_by_a_comparison(rule: Rule) -> None:
+    """Left of ``or on`` stands no comparison.
+
+    To VictoriaMetrics a series that fails one is still there: it takes the place, and the value of the one on the right.
+    """
+    for node, _ in nodes(rule.tree):
+        if isinstance(node, pp.BinaryExpr) and str(node.op) == "or":
+            chooses = node.modifier is not None and node.modifier.matching is not None
+            assert not (chooses and compares(node.lhs)), f"record the left side of {node.op} first"
 
 
 @every_rule
