@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from sidecars import ServedSidecar
 from straggler.wire import layout
 from straggler.wire.decode import decode_live
+from torch_cases import HAS_FSDP2
 from torch_jobs import RANKS, SLOW_RANK, ring_directory, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -44,16 +46,18 @@ for _ in range(5):
 """
 
 
-def _page_of_a_full_window(sidecar: ServedSidecar, job: subprocess.Popen[str]) -> str:
-    """The page once each rank has a window of 40 steps."""
+def _pages(sidecar: ServedSidecar, job: subprocess.Popen[str]) -> Iterator[str]:
+    """Pages while the job runs, once each rank has a window of 40 steps; at least one."""
     deadline = time.monotonic() + 150
+    enough = False
     while job.poll() is None and time.monotonic() < deadline:
         page = sidecar.metrics()
         counts = [float(value) for name, _, _, value in _VALUE.findall(page) if name == "training_recent_steps"]
         if len(counts) == RANKS and min(counts) >= 40:
-            return page
+            enough = True
+            yield page
         time.sleep(0.2)
-    raise AssertionError("the job ended, or time was up, before there were enough steps")
+    assert enough, "the job ended, or time was up, before there were enough steps"
 
 
 def values(page: str, name: str) -> list[float]:
@@ -62,21 +66,38 @@ def values(page: str, name: str) -> list[float]:
     return [found[rank] for rank in range(RANKS)]
 
 
-@pytest.mark.parametrize("case", ["ddp:plain:forward", "ddp:batchnorm:data", "pipeline:plain:forward"])
+def own_gap(page: str) -> float:
+    """By how much the slow rank's median own time exceeds that of the others."""
+    own = values(page, "training_recent_own_median_seconds")
+    return own[SLOW_RANK] - statistics.median(own[:SLOW_RANK] + own[SLOW_RANK + 1 :])
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "ddp:plain:forward",
+        "ddp:batchnorm:data",
+        "pipeline:plain:forward",
+        pytest.param("fsdp2:plain:last_backward", marks=pytest.mark.skipif(not HAS_FSDP2, reason="torch has no FSDP2")),
+    ],
+)
 def test_the_page_shows_who_is_slow(tmp_path: Path, case: str) -> None:
-    """Torchrun, hook, ring, sidecar, page: own time exceeds the peers' by the delay, and the step shows nothing."""
+    """Torchrun, hook, ring, sidecar, page: own time exceeds the peers' by the delay, and the step shows nothing.
+
+    The window slides; on a shared machine it is given the time of the job to be right.
+    """
     with ring_directory() as rings:
         sidecar = ServedSidecar("--ring-dir", str(rings))
         try:
             with running(tmp_path, rings, [case] * 12) as job:
-                page = _page_of_a_full_window(sidecar, job)
+                for page in _pages(sidecar, job):
+                    steps = values(page, "training_recent_step_seconds")
+                    if own_gap(page) == pytest.approx(DELAY, rel=0.1) and max(steps) - min(steps) < DELAY / 5:
+                        break
         finally:
             sidecar.close()
 
-    own = values(page, "training_recent_own_median_seconds")
-    peers = statistics.median(own[:SLOW_RANK] + own[SLOW_RANK + 1 :])
-    assert own[SLOW_RANK] - peers == pytest.approx(DELAY, rel=0.2), own
-    steps = values(page, "training_recent_step_seconds")
+    assert own_gap(page) == pytest.approx(DELAY, rel=0.1)
     assert max(steps) - min(steps) < DELAY / 5
     groups = {int(rank): labels for metric, labels, rank, _ in _VALUE.findall(page) if metric == "training_world_size"}
     assert ('peer_group="1"' in groups[3]) == case.startswith("pipeline")
