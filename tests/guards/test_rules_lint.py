@@ -148,7 +148,7 @@ def compares(node: Any) -> bool:
 def test_nothing_is_chosen_by_a_comparison(rule: Rule) -> None:
     """Left of ``or on`` stands no comparison.
 
-    To VictoriaMetrics a series that fails one is still there: it takes the place, and the value of the one on the right.
+    To VictoriaMetrics a series that fails one is still there: it takes the place, and the value, of the right one.
     """
     for node, _ in nodes(rule.tree):
         if isinstance(node, pp.BinaryExpr) and str(node.op) == "or":
