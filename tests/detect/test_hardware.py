@@ -7,9 +7,12 @@ from dataclasses import replace
 import pytest
 
 from samples import run_of
+from straggler.detect.hardware import degraded_gpu
+from straggler.detect.lately import Lately
 from straggler.detect.sample import RankSample
 from straggler.detect.verdicts import judge
 from straggler.model.gpu import CLOCKS_EVENT_REASONS
+from straggler.model.rank import RankState
 
 
 def found(ranks: list[RankSample]) -> list[tuple[str, int | None]]:
@@ -65,3 +68,14 @@ def test_narrow_link(width: float | None, most: float | None, *, told: bool) -> 
     ranks[1] = replace(ranks[1], pcie_link_width=width, pcie_link_width_max=most)
 
     assert found(ranks) == ([("degraded_link", 1)] if told else [])
+
+
+def test_gpu_with_errors_is_told() -> None:
+    """Of a living rank, with what its GPU has reported; a rank that has ended is history."""
+    lately = Lately(step_seconds=1.0, errors=("XID 94", "row remap pending"))
+    ranks = [RankSample(run="r", rank=0), RankSample(run="r", rank=1, node="n1", lately=lately)]
+    (verdict,) = degraded_gpu("r", ranks)
+
+    assert (verdict.verdict, verdict.rank, verdict.node) == ("degraded_gpu", 1, "n1")
+    assert verdict.evidence == "its GPU reported in the last hour: XID 94, row remap pending"
+    assert degraded_gpu("r", [replace(ranks[1], state=RankState.FINISHED)]) == []

@@ -20,7 +20,7 @@ from servers import promtool
 from straggler.detect.policy import DEFAULT
 from straggler.join.view import RankView
 from straggler.metrics.book import MetricBook
-from straggler.metrics.families import add_network, add_ranks
+from straggler.metrics.families import add_gpus, add_network, add_ranks
 from straggler.metrics.self_metrics import ExporterStatus, add_exporter
 from straggler.model.nccl import NcclFacts
 from straggler.model.network import PortFacts, PortKey
@@ -222,6 +222,15 @@ def counting(name: str, per_second: float) -> Callable[[float, PortFacts], PortF
     return lambda t, port: replace(port, counters={**port.counters, name: 7.0 + int(per_second * t)})
 
 
+def gpu_errors(t: float) -> list[RankView]:
+    """The GPU of rank 3 reports an XID after a minute, that of rank 5 one that a program causes."""
+    found = ranks([1.0] * 8)(t)
+    for number, xid in ((3, 94), (5, 31)):
+        gpu = gpu_facts(number, xid_events={xid: 2.0} if t >= 60 else {})
+        found[number] = rank(t, number, [1.0] * 8, gpu=gpu)
+    return found
+
+
 def unmeasured(t: float) -> list[RankView]:
     """Own time of rank 1 is not measured."""
     found = ranks([1.0] * 8)(t)
@@ -325,6 +334,7 @@ CASES: dict[str, Case] = {
     "symbol errors": Case(with_ports(counting("symbol_errors_total", 0.25)), *only_late((LINK, "warning", "n0"))),
     "few symbol errors": Case(with_ports(counting("symbol_errors_total", 0.03)), *both()),
     "flapping link": Case(with_ports(counting("link_downs_total", 0.01)), *only_late((LINK, "warning", "n0"))),
+    "GPU errors": Case(gpu_errors, *both(("TrainingGpuDegraded", "warning", "3"))),
     "own time unmeasured": Case(unmeasured, *both(("StragglerExporterBlind", "warning", "cuda_graph"))),
 }
 
@@ -387,6 +397,7 @@ def write_test(
         book = MetricBook()
         now = views(index * INTERVAL)
         add_ranks(book, now)
+        add_gpus(book, [view.gpu for view in now if view.gpu])
         add_network(book, next((view.ports for view in now if view.ports), ()), "n0")
         add_exporter(book, ExporterStatus(), now)
         for family in book.collect():

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from facts import gpu_facts, totals, view
 from straggler.detect.lately import Lately
 from straggler.detect.policy import DEFAULT
-from straggler.detect.trail import Trail
+from straggler.detect.trail import Trail, Trails
 from straggler.join.view import RankView
 from straggler.model.gpu import GpuFacts
 from straggler.model.host import RankHost
+from straggler.model.rank import RankState
 
 
 def after(steps: int, *, own: float = 0.1, delay: float | None = None, gpu: GpuFacts | None = None) -> RankView:
@@ -60,3 +62,51 @@ def test_nothing_is_held_down_longer_than_always() -> None:
 
     assert seen(warm).held == {"thermal": pytest.approx(4 / 12)}
     assert seen(hot).held == {"thermal": 1.0}
+
+
+def errors(trail: Trail, now: float, **gpu: Any) -> tuple[str, ...]:
+    """What is news of the GPU at this moment."""
+    return seen(trail.look(now, after(int(now) + 1, gpu=gpu_facts(**gpu)))).errors
+
+
+def test_errors_are_news_for_an_hour() -> None:
+    """An XID is told from its first event on, for an hour after the last; a program's XID never."""
+    trail = Trail(DEFAULT)
+    trail.look(0, after(0, gpu=gpu_facts()))
+
+    assert errors(trail, 60, xid_events={94: 1.0, 31: 4.0}) == ("XID 94",)
+    assert errors(trail, 3500, xid_events={94: 1.0, 31: 9.0}) == ("XID 94",)
+    assert errors(trail, 7300, xid_events={94: 1.0, 31: 9.0}) == ()
+    assert errors(trail, 7400, xid_events={94: 2.0}) == ("XID 94",)
+
+
+def test_old_counts_are_no_news() -> None:
+    """ECC counts are for life: what a GPU had before is not told; a row that waits is, for as long as it does."""
+    values = {"ecc_double_bit_errors_total": 3.0, "row_remap_pending": 1.0}
+    trail = Trail(DEFAULT)
+    trail.look(0, after(0, gpu=gpu_facts(values=values)))
+
+    assert errors(trail, 60, values=values) == ("row remap pending",)
+    assert errors(trail, 120, values={**values, "ecc_double_bit_errors_total": 4.0, "row_remap_pending": 0.0}) == (
+        "uncorrected ECC error",
+    )
+
+
+def test_another_gpu_has_another_past() -> None:
+    """A rank that comes back on another GPU starts anew: nothing is reckoned over both."""
+    trail = Trail(DEFAULT)
+    trail.look(0, after(0, gpu=gpu_facts(0, clocks_event_seconds={"hw_thermal": 0.0})))
+    trail.look(60, after(60, gpu=gpu_facts(0, clocks_event_seconds={"hw_thermal": 50.0})))
+
+    assert trail.look(70, after(70, gpu=gpu_facts(1, clocks_event_seconds={"hw_thermal": 900.0}))) is None
+
+
+def test_ranks_that_end_are_forgotten() -> None:
+    """What is remembered is bounded by the ranks that live."""
+    trails = Trails(DEFAULT)
+    trails.look(0, [after(0)])
+    assert set(trails.look(10, [after(10)])) == {after(0).rank.key}
+
+    ended = replace(after(10), rank=replace(after(10).rank, state=RankState.FINISHED))
+    assert trails.look(20, [ended]) == {}
+    assert trails.look(30, [after(30)]) == {}
