@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from scenarios.attribution.faults import FAULTS, HELD_OUT_SEEDS, NETWORK_FAULTS, TUNING_SEEDS
-from scenarios.attribution.judged import judged
+from scenarios.attribution.judged import judged, texts_by_rules
 from scenarios.attribution.machine import Case
 from scenarios.attribution.table import hidden, shares, whole
 from scenarios.attribution.through_victoriametrics import causes
@@ -67,3 +68,32 @@ def test_victoriametrics_names_the_same_cause(tmp_path: Path) -> None:
     found = causes(cases, tmp_path)
 
     assert found == {one.case.run: [one.policy] for one in judged(cases)}
+
+
+CLOCKS = r"SM clock \d+ MHz, peers \d+ MHz"
+HELD = rf"{CLOCKS}, held down \d+ % of the time"
+EXPLAINS = r"; explains \d+ % of the gap\."
+TEXTS = {
+    "thermal": rf"Heat: {HELD}{EXPLAINS}",
+    "power_brake": rf"Power brake: {HELD}{EXPLAINS}",
+    "power_cap": rf"Power cap: {HELD}{EXPLAINS}",
+    "clocks_set_low": rf"Clocks set low: {CLOCKS}, and no heat, brake or power cap holds it down{EXPLAINS}",
+    "pcie_degraded": rf"Degraded PCIe link: [\d.]+ GB/s, peers 64\.0 GB/s{EXPLAINS}",
+    "gpu_errors": rf"GPU errors in the last hour .* computes .+ a step longer than its peers' .+, {CLOCKS}{EXPLAINS}",
+    "host_cpu": rf"Host CPU: ready but without a CPU .+ a step, peers .+{EXPLAINS}",
+    "data_loading": rf"Data loading: waits for its next batch .+ a step, peers .+{EXPLAINS}",
+    "memory": rf"Host memory: stalled for want of memory .+ a step, peers .+{EXPLAINS}",
+    "work": rf"More work than its peers, no slower hardware: {CLOCKS}.*, [\d.]+x the tensor arithmetic{EXPLAINS}",
+    "unknown": rf"Unknown.*; \d+ % of the gap is computing or host code; {CLOCKS}\.",
+}
+
+
+@pytest.mark.servers
+@pytest.mark.slow
+def test_alert_says_each_cause(tmp_path: Path) -> None:
+    """The text of the alert, as Prometheus renders it, has the numbers of each cause and of its peers."""
+    cases = {name: Case(faults=(name,), jitter=0.02, seed=TUNING_SEEDS[0]) for name in FAULTS}
+    told = texts_by_rules(cases.values(), tmp_path)
+    found = {name: told.get(case.run, "") for name, case in cases.items()}
+
+    assert {name: text for name, text in found.items() if not re.fullmatch(TEXTS[name], text)} == {}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rulebook import RULES
 from scenarios.attribution.faults import NETWORK_FAULTS
-from scenarios.attribution.machine import Case, Machine, accepted, views_of
+from scenarios.attribution.machine import END_SECONDS, LOOK_SECONDS, Case, Machine, accepted, views_of
 from scenarios.through_rules import Series, bare_rules
 from servers import program
 from straggler.detect.history import History
@@ -25,6 +25,8 @@ _FILES = (RULES / "recording" / "own.yaml", RULES / "recording" / "cause.yaml")
 _CAUSE = "run_rank:straggler_cause"
 # promtool 2.42.0:   {__name__="run_rank:straggler_cause", cause="thermal", cluster="a", …} 1
 _SAMPLE = re.compile(r'\{__name__="' + _CAUSE + r'", ((?:[^"{}]|"(?:[^"\\]|\\.)*")*)\} ')
+# promtool 2.42.0:   Labels:{alertname="TrainingStraggler", cluster="a", …}\n  Annotations:{cause="Heat: …", …
+_ALERT = re.compile(r'Labels:\{[^\n]*cluster="((?:[^"\\]|\\.)*)"[^\n]*\n\s*Annotations:\{cause="((?:[^"\\]|\\.)*)"')
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -108,3 +110,34 @@ def _recorded(series: Series, directory: Path) -> Mapping[str, list[str]]:
         named = {key: json.loads(f'"{value}"') for key, value in _LABEL.findall(labels)}
         causes.setdefault(named["cluster"], []).append(named["cause"])
     return causes
+
+
+def texts_by_rules(cases: Iterable[Case], directory: Path) -> Mapping[str, str]:
+    """What the alert on the slow rank says of the cause at the end of each case, by run; as Prometheus renders it.
+
+    Args:
+        cases: each is a run of its own.
+        directory: an empty one for promtool's files.
+
+    Raises:
+        RuntimeError: promtool says something else than alerts.
+    """
+    series = Series()
+    for case in cases:
+        for index, look in enumerate(Machine(case).looks(), start=1):
+            series.add(case.run, index, look)
+    files = (*_FILES, RULES / "recording" / "state.yaml", RULES / "alerts" / "straggler.yaml")
+    test = series.test(files, ())
+    test["tests"][0]["alert_rule_test"] = [
+        {"eval_time": f"{END_SECONDS - LOOK_SECONDS:.0f}s", "alertname": "TrainingStraggler", "exp_alerts": []}
+    ]
+    path = directory / "texts.json"
+    path.write_text(json.dumps(test), encoding="utf-8")
+    done = subprocess.run(
+        [program("promtool"), "test", "rules", str(path)], capture_output=True, text=True, timeout=900, check=False
+    )
+    said = done.stdout + done.stderr
+    found = {json.loads(f'"{run}"'): json.loads(f'"{cause}"') for run, cause in _ALERT.findall(said)}
+    if not found:
+        raise RuntimeError(said[:2000])
+    return found
