@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,7 +16,7 @@ from straggler.detect.cause import CAUSES
 from straggler.detect.policy import DEFAULT
 from straggler.model.rank import RankState
 from straggler.sidecar.api import ranks_document
-from straggler.sidecar.diagnosis.finding import RunState, SlowRank, lines, next_command
+from straggler.sidecar.diagnosis.finding import RunState, SlowRank, document, lines, next_command
 from straggler.sidecar.diagnosis.from_sidecar import diagnose_node
 from straggler.sidecar.state import Snapshot
 from straggler.simulate.local_http import LocalHandler, LocalServer
@@ -73,6 +74,23 @@ def test_many_slow_ranks_stay_readable() -> None:
 
     assert said[-1] == "also    3 more slow ranks: ranks 3, 4, 5"
     assert len(said) == 14
+
+
+def test_many_alerts_stay_readable() -> None:
+    """A whole rack that is hot does not push the slow rank off the screen."""
+    alerts = tuple(f"TrainingGpuThrottled (warning): rank {rank}" for rank in range(9))
+
+    assert lines(RunState(run="r", alerts=alerts), now=0.0)[-1] == "also    5 more alerts"
+
+
+def test_numbers_that_are_none_are_left_out() -> None:
+    """A division by nothing in a recorded series makes no invalid JSON."""
+    state = RunState(run="r", step_seconds=float("nan"), slow=(replace(SLOW, lost_share=float("inf")),))
+    found = document(state)
+
+    assert json.dumps(found, allow_nan=False)
+    assert "step_seconds" not in found
+    assert "lost_share" not in found["slow"][0]
 
 
 def test_well_run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -59,6 +60,8 @@ class RunState:
         return not self.slow and not self.alerts
 
 
+_MOST_ALERTS = 4
+
 _NEXT: Mapping[str, str] = {
     "thermal": "nvidia-smi -q -d PERFORMANCE,TEMPERATURE -i {gpu}",
     "power_brake": "nvidia-smi -q -d PERFORMANCE,POWER -i {gpu}; ipmitool sel elist | tail",
@@ -99,7 +102,9 @@ def lines(state: RunState, now: float) -> list[str]:
     if state.slow and state.lost_gpu_hours_an_hour is not None:
         so_far = f", {state.lost_gpu_hours:.1f} so far" if state.lost_gpu_hours is not None else ""
         told.append(f"cost    {state.lost_gpu_hours_an_hour:.1f} GPU-hours an hour{so_far}")
-    told += [f"alert   {alert}" for alert in state.alerts]
+    told += [f"alert   {alert}" for alert in state.alerts[:_MOST_ALERTS]]
+    if len(state.alerts) > _MOST_ALERTS:
+        told.append(f"also    {len(state.alerts) - _MOST_ALERTS} more alerts")
     return told
 
 
@@ -144,4 +149,5 @@ def document(state: RunState) -> dict[str, Any]:
 
 
 def _is_known(value: Any) -> bool:
-    return value is not None and value != ""
+    """JSON has no NaN and no infinity; a number that is none is not known."""
+    return value not in (None, "") and (not isinstance(value, float) or math.isfinite(value))
