@@ -6,8 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from facts import gpu_facts, totals, view
+from straggler.detect.cause import CAUSES, explain
+from straggler.detect.cause_text import sentence
 from straggler.detect.lately import Lately
 from straggler.detect.policy import DEFAULT
 from straggler.detect.trail import Trail, Trails
@@ -110,3 +114,42 @@ def test_ranks_that_end_are_forgotten() -> None:
     ended = replace(after(10), rank=replace(after(10).rank, state=RankState.FINISHED))
     assert trails.look(20, [ended]) == {}
     assert trails.look(30, [after(30)]) == {}
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**63).map(float)
+
+
+@given(
+    values=st.lists(
+        st.fixed_dictionaries(
+            {},
+            optional=dict.fromkeys(
+                (
+                    "sm_clock_hertz",
+                    "tensor_active_ratio",
+                    "pcie_link_width",
+                    "pcie_link_generation",
+                    "pcie_receive_bytes_per_second",
+                    "ecc_double_bit_errors_total",
+                    "row_remap_pending",
+                ),
+                NUMBERS,
+            ),
+        ),
+        min_size=2,
+        max_size=4,
+    ),
+    own=st.lists(st.floats(0.001, 1e6), min_size=2, max_size=4),
+)
+def test_no_page_can_break_it(values: list[dict[str, float]], own: list[float]) -> None:
+    """Whatever a page about GPUs says, the rank's cause is reckoned or unknown, and put into words."""
+    trail = Trail(DEFAULT)
+    lately = None
+    for number, (seen_values, seconds) in enumerate(zip(values, own, strict=False)):
+        lately = trail.look(number * 20.0, after(number * 50, own=seconds, gpu=gpu_facts(values=seen_values)))
+    if lately is not None:
+        group = [lately, *([replace(lately, own_seconds=0.001, now_seconds=0.001, sm_clock_hertz=1980e6)] * 3)]
+        found = explain(lately, group, DEFAULT)
+
+        assert found.name in CAUSES
+        assert sentence(found)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from statistics import fmean
 from typing import NamedTuple
 
 from straggler.detect.lately import HELD_BY, PCIE_BYTES_PER_LANE, SET_LOW_FLAG, Lately
@@ -20,6 +19,8 @@ from straggler.model.rank import RankKey
 
 _MARKS = 30
 _ERROR_SPACING = 300.0
+_MOST_GENERATION = 16
+"""Of PCIe; there are seven. What a page says beyond it is no generation."""
 
 PROGRAM_XIDS = frozenset({13, 31, 43, 45})
 """XIDs that a program causes: a bad access, an exception in a kernel, a context that was ended. NVIDIA's XID list."""
@@ -167,7 +168,7 @@ def _lately(
         return None
     measured = 1.0 - per_step.get("unmeasured", 0.0)
     seen = [mark.values for mark in recent] or [last.values]
-    mean = {name: fmean(values[name] for values in seen if name in values) for name in seen[-1]}
+    mean = {name: _mean([values[name] for values in seen if name in values]) for name in seen[-1]}
     gpu = view.gpu
     return Lately(
         step_seconds=view.rank.recent.step_mean_seconds if view.rank.recent else per_step["step"],
@@ -191,6 +192,11 @@ def _lately(
     )
 
 
+def _mean(values: list[float]) -> float:
+    """Of at least one; of absurd ones infinity, where ``fmean`` raises."""
+    return sum(values) / len(values)
+
+
 def _held(first: _Mark, last: _Mark, gpu: GpuFacts | None) -> dict[str, float]:
     """Counted where the driver counts, else as flagged now."""
     gained, passed = _gained(first, last), last.at - first.at
@@ -209,5 +215,7 @@ def _held(first: _Mark, last: _Mark, gpu: GpuFacts | None) -> dict[str, float]:
 def _pcie(gpu: GpuFacts | None) -> float | None:
     if gpu is None:
         return None
-    width, generation = gpu.values.get("pcie_link_width"), gpu.values.get("pcie_link_generation")
-    return None if not width or not generation else float(PCIE_BYTES_PER_LANE * width * 2**generation)
+    width, generation = gpu.values.get("pcie_link_width", 0.0), gpu.values.get("pcie_link_generation", 0.0)
+    if width <= 0 or not 0 < generation <= _MOST_GENERATION:
+        return None
+    return float(PCIE_BYTES_PER_LANE * width * 2**generation)
