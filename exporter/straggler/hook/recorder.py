@@ -47,7 +47,8 @@ _OTHER = layout.OTHER
 _FLAG_OWN = layout.FLAG_OWN
 _FLAG_TOKENS = layout.FLAG_TOKENS
 _FLAG_PROFILED = layout.FLAG_PROFILED
-_WITH_REST = _FLAG_PROFILED | layout.FLAG_ALLREDUCE | layout.FLAG_FLOPS | layout.FLAG_SAMPLES
+_FLAG_ALLREDUCE = layout.FLAG_ALLREDUCE
+_WITH_REST = _FLAG_PROFILED | _FLAG_ALLREDUCE | layout.FLAG_FLOPS | layout.FLAG_SAMPLES
 _LOOK_EVERY_NS = 100_000_000
 
 
@@ -238,9 +239,12 @@ def make_recorder(  # noqa: C901, PLR0915 - see the top of this file
         if samples is not None and is_right("samples", samples):
             book.samples += int(samples)
             book.flags |= layout.FLAG_SAMPLES
-        if allreduce_bytes is not None and is_right("allreduce_bytes", allreduce_bytes):
+        if type(allreduce_bytes) is int and 0 <= allreduce_bytes <= MOST:
+            book.allreduce_bytes += allreduce_bytes
+            book.flags |= _FLAG_ALLREDUCE
+        elif allreduce_bytes is not None and is_right("allreduce_bytes", allreduce_bytes):
             book.allreduce_bytes += int(allreduce_bytes)
-            book.flags |= layout.FLAG_ALLREDUCE
+            book.flags |= _FLAG_ALLREDUCE
         if flops is not None and is_right("flops", flops, MOST_FLOPS):
             book.flops += float(flops)
             book.flags |= layout.FLAG_FLOPS

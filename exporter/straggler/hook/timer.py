@@ -273,6 +273,16 @@ class StepTimer:
             failed=failed,
         )
 
+    @property
+    def record_timed(self) -> Callable[[int, int, list[int], Amounts | None, int, int], None]:
+        """As ``publish_step``, for an instrument of ours with a guard of its own: see ``Loop.record_timed``."""
+        return self._loop.record_timed
+
+    @property
+    def arrive_timed(self) -> Callable[[int], None]:
+        """As ``arrive``, for all but the first; called with the time."""
+        return self._loop.arrive
+
     @guarded
     def arrive(self) -> None:
         """Count an arrival at a blocking point, and write it at once. ``phase("wait")`` does it by itself.

@@ -45,7 +45,7 @@ def gpu(tracker: Tracker) -> Iterator[ModelGpu]:
 
 def a_step(tracker: Tracker, *optimizers: object) -> None:
     """One backward, and then these optimizers."""
-    tracker.end_backward(tracker.begin_backward(torch.zeros(1, requires_grad=True)))
+    tracker.end_backward(tracker.begin_backward([torch.zeros(1, requires_grad=True)]))
     for optimizer in optimizers:
         tracker.optimizer_begins(optimizer)
 

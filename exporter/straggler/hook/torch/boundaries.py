@@ -32,8 +32,7 @@ def install(tracker: Tracker) -> None:
         nonlocal inside
         if not patches.compiling():
             inside += 1
-            tracker.optimizer_begins(optimizer)
-            tokens.append(tracker.begin_optimizer())
+            tokens.append(tracker.begin_optimizer(optimizer))
             inside -= 1
 
     def after(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
@@ -85,8 +84,7 @@ def _stepping(tracker: Tracker, original: Callable[..., Any], which: Callable[..
     def step(*args: Any, **kwargs: Any) -> Any:
         if patches.compiling():
             return original(*args, **kwargs)
-        tracker.optimizer_begins(which(*args))
-        token = tracker.begin_optimizer()
+        token = tracker.begin_optimizer(which(*args))
         try:
             return original(*args, **kwargs)
         finally:

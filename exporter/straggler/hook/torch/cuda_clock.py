@@ -107,12 +107,12 @@ class EventMeter(Meter):
             self._data_token, self._data_since = token, self._now()
         return token
 
-    def leave(self, token: int | None) -> None:
+    def leave(self, token: int | None) -> bool:
         """See ``Meter.leave``."""
         if token is not None and token == self._data_token:
             self._data_token = None
             self._host_data += self._now() - self._data_since
-        super().leave(token)
+        return super().leave(token)
 
     def _may_switch(self, _phase: int) -> bool:
         return not self._device.is_capturing() and self._device.stream() == self._stream
@@ -175,7 +175,7 @@ class EventMeter(Meter):
         else:
             # The last event is the next step's first.
             self._give_back(step.begin, *(event for event, _ in step.trail[:-1]))
-        return TimedStep(sum(sums), tuple(sums), step.own_reason, step.end_ns, step.host_data_ns, step.amounts)
+        return TimedStep(sum(sums), sums, step.own_reason, step.end_ns, step.host_data_ns, step.amounts)
 
     def _take(self) -> Any:
         if self._free:

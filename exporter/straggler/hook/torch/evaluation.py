@@ -34,13 +34,16 @@ class Evaluation:
         self._tracker = tracker
         self.fail = tracker.fail
         self.watched: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Modules whose forward is timed."""
-        self._trained: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Modules whose forward is timed where their class's is patched."""
+        self._trained: set[weakref.ref[Any]] = set()
+        """Modules that ran forward in training; a plain set, since one that drops the dead costs more at each step."""
         self._parameters: dict[int, frozenset[int]] = {}
         """What each optimizer trains, by identity."""
         self._token: int | None = None
         self.on_forward: Callable[[Any], None] = lambda _module: None
-        """Called with each watched module that runs forward."""
+        """Called with each watched module that runs forward with gradients."""
+        self.end_forward = tracker.end
+        """To be called with ``begin_forward``'s token when the forward returned or raised."""
         tracker.on_training = self.ends
         tracker.on_optimizer = self.learn
 
@@ -56,34 +59,30 @@ class Evaluation:
         tracker = self._tracker
         if self._token is None and tracker.is_training_thread() and not tracker.in_backward and self._trains(module):
             self._token = tracker.begin(_EVAL)
+            tracker.evaluating = self._token is not None
 
     @guarded
     def ends(self) -> None:
         """Training goes on."""
         if self._token is not None and self._tracker.is_training_thread():
             token, self._token = self._token, None
+            self._tracker.evaluating = False
             self._tracker.end(token)
 
     @guarded
     def begin_forward(self, module: nn.Module) -> int | None:
-        """The forward of some module begins; returns a token if it is a watched one."""
-        if module not in self.watched:
-            return None
-        self.on_forward(module)
+        """The forward of a watched module begins; returns a token to end it with."""
         if torch.is_grad_enabled():
+            self.on_forward(module)
             if module.training:
-                self.ends()
-                self._trained.add(module)
-        elif module in self._trained:
+                if self._token is not None:
+                    self.ends()
+                self._trained.add(weakref.ref(module))
+        elif weakref.ref(module) in self._trained:
             if module.training:
                 return self._tracker.begin(_EVAL)  # e.g. a rollout: this forward, and nothing around it
             self.begins(module)
         return self._tracker.begin(_FORWARD)
-
-    @guarded
-    def end_forward(self, token: int | None) -> None:
-        """The forward returned or raised."""
-        self._tracker.end(token)
 
     def _trains(self, module: nn.Module) -> bool:
         own = {id(parameter) for parameter in module.parameters()}

@@ -58,7 +58,7 @@ class Instrument:
         tracker.on_reduction = throughput.reduces
         self._evaluation.on_forward = throughput.runs_forward
         tracker.amounts = self._amounts
-        tracker.between_steps = self._between_steps
+        tracker.between_steps = self.profiler.between_steps if throughput.count is None else self._between_steps
         self.profiler.install()
 
     def _amounts(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class TimedStep(NamedTuple):
     """One finished step. Times in nanoseconds."""
 
     wall_ns: int
-    phase_ns: tuple[int, ...]
+    phase_ns: list[int]
     """Length ``layout.PHASE_COUNT``, in that order; adds up to ``wall_ns``."""
     own_reason: str
     """``measured``, or why own time must not be derived."""
@@ -85,13 +85,19 @@ class Meter:
         self._tokens.append(self._last_token)
         return self._last_token
 
-    def leave(self, token: int | None) -> None:
-        """End the phase of this token, and any inner one that an exception left open."""
+    def leave(self, token: int | None) -> bool:
+        """End the phase of this token, and any inner one that was left open.
+
+        Returns:
+            Whether a ``checkpoint`` or an ``eval`` ended.
+        """
         if token is None or token not in self._tokens:
-            return
-        self._switch(self._phases[-1])
+            return False
+        ended = self._phases[-1]
+        self._switch(ended)
         place = self._tokens.index(token)
         del self._phases[place:], self._tokens[place:]
+        return ended in _EXCLUDED and self._phases[-1] not in _EXCLUDED
 
     def excluded(self) -> int | None:
         """Which of ``checkpoint`` and ``eval`` is open."""
@@ -146,6 +152,35 @@ class HostMeter(Meter):
         self._sums = [0] * layout.PHASE_COUNT
         self._began = self._since = 0
 
+    # What runs in each step is written out: in a real loop the caches are cold, and there each function takes 1 us.
+
+    def enter(self, phase: int, *, borrowed: bool = False) -> int | None:
+        """See ``Meter.enter``."""
+        if get_ident() != self.owner and (self.owner is None or not borrowed):
+            return None
+        phases = self._phases
+        current = phases[-1]
+        now = self._now()
+        self._sums[current] += now - self._since
+        self._since = now
+        phases.append(current if current in _EXCLUDED else phase)
+        self._last_token = token = self._last_token + 1
+        self._tokens.append(token)
+        return token
+
+    def leave(self, token: int | None) -> bool:
+        """See ``Meter.leave``."""
+        tokens, phases = self._tokens, self._phases
+        if token not in tokens:
+            return False
+        ended = phases[-1]
+        now = self._now()
+        self._sums[ended] += now - self._since
+        self._since = now
+        place = tokens.index(token)
+        del phases[place:], tokens[place:]
+        return ended in _EXCLUDED and phases[-1] not in _EXCLUDED
+
     def _switch(self, ended: int) -> None:
         now = self._now()
         self._sums[ended] += now - self._since
@@ -155,7 +190,8 @@ class HostMeter(Meter):
         self._began = self._since = self._now()
 
     def _end(self, own_reason: str, amounts: Mapping[str, Any]) -> None:
-        self._switch(self._phases[-1])
-        sums, self._sums = tuple(self._sums), [0] * layout.PHASE_COUNT
-        wall, self._began = self._since - self._began, self._since
-        self._publish(TimedStep(wall, sums, own_reason, self._since, 0, amounts))
+        now = self._now()
+        sums, self._sums = self._sums, [0] * layout.PHASE_COUNT
+        sums[self._phases[-1]] += now - self._since
+        wall, self._began, self._since = now - self._began, now, now
+        self._publish(TimedStep(wall, sums, own_reason, now, 0, amounts))

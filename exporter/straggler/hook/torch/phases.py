@@ -56,13 +56,13 @@ def watch_forward(evaluation: Evaluation, module: Any) -> None:
     Hooks on the module would be pickled with it into the user's checkpoints, so its class is patched instead. But that
     of DistributedDataParallel the compiler knows by sight: there it must be hooks, and they are left out of the state.
     """
-    evaluation.watched.add(module)
     if isinstance(module, nn.parallel.DistributedDataParallel):
         before, after = _hooks(evaluation)
         module.register_forward_pre_hook(before)
         module.register_forward_hook(after, always_call=True)
         patches.replace(nn.parallel.DistributedDataParallel, "__getstate__", _without_hooks)
     else:
+        evaluation.watched.add(module)
         patches.replace(type(module), "forward", lambda original: _forward(evaluation, original))
 
 
@@ -93,7 +93,7 @@ def _without_hooks(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _forward(evaluation: Evaluation, original: Callable[..., Any]) -> Callable[..., Any]:
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if patches.compiling():
+        if patches.compiling() or self not in evaluation.watched:
             return original(self, *args, **kwargs)
         token = evaluation.begin_forward(self)
         try:

@@ -16,28 +16,22 @@ class Rounds:
     """Counts gradients, and knows which optimizers have stepped in this step."""
 
     def __init__(self) -> None:
-        self._gradients = 0
+        self.gradients = 0
+        """How often a ``backward`` began, or gradients came some other way: whoever steps on them trains."""
         self._stepped_at: dict[int, int] = {}
-        """Optimizers of this step, and what ``_gradients`` was."""
-
-    def gradients_computed(self) -> None:
-        """A ``backward`` began, or gradients came some other way: whoever steps on them trains."""
-        self._gradients += 1
+        """Optimizers of this step, and what ``gradients`` was."""
 
     def ends_with(self, optimizer: int) -> bool:
-        """Whether this optimizer, about to step, ends the step. If not, it is noted as one of the step.
+        """Whether this optimizer, about to step, ends the step. It is noted as one of this step, or of the next.
 
         Args:
             optimizer: its identity.
         """
-        stepped = self._stepped_at
-        if not self._gradients or stepped.get(optimizer) == self._gradients:
+        stepped, gradients = self._stepped_at, self.gradients
+        if not gradients or stepped.get(optimizer) == gradients:
             return False
-        if not stepped or optimizer in stepped or len(stepped) >= _MOST_OPTIMIZERS:
-            return True
-        stepped[optimizer] = self._gradients
-        return False
-
-    def begin_with(self, optimizer: int) -> None:
-        """A step has begun with this optimizer."""
-        self._stepped_at = {optimizer: self._gradients}
+        ends = not stepped or optimizer in stepped or len(stepped) >= _MOST_OPTIMIZERS
+        if ends:
+            stepped.clear()
+        stepped[optimizer] = gradients
+        return ends

@@ -119,9 +119,10 @@ class Throughput:
             self._count_flops()
         else:
             self._flops_per_step = _number(environment, "STRAGGLER_FLOPS_PER_STEP", tracker.warn)
-        self._reduced: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
+        self._knows_flops = (self._flops_per_token, self._flops_per_step, self.count) != (None, None, None)
+        self._reduced: dict[weakref.ref[Any], int | None] = {}
         """Bytes of the gradients of each DistributedDataParallel; ``None``: unknown."""
-        self._armed: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._armed: set[weakref.ref[Any]] = set()
         """Those that ran forward, so that their coming backward reduces."""
 
     @guarded
@@ -170,9 +171,10 @@ class Throughput:
                     variable,
                     f"no batch had the tensor that {variable} names, so {name} are unknown; see docs/throughput.md",
                 )
-        flops = self._flops(amounts.get("tokens"))
-        if flops is not None:
-            amounts.setdefault("flops", flops)
+        if self._knows_flops:
+            flops = self._flops(amounts.get("tokens"))
+            if flops is not None:
+                amounts.setdefault("flops", flops)
         if self.count is not None and self.count.is_counting:
             amounts["profiled"] = True
         return amounts
@@ -191,19 +193,26 @@ class Throughput:
     def runs_forward(self, module: Any) -> None:
         """A DistributedDataParallel runs forward: with gradients, its coming backward will reduce them."""
         if getattr(module, "require_backward_grad_sync", False) and torch.is_grad_enabled():
-            self._armed.add(module)
+            self._armed.add(weakref.ref(module))
 
     def reduces(self) -> None:
         """A backward begins that waits for peers at its end."""
-        for module in list(self._armed):
-            if module not in self._reduced:
-                counts: list[int | None] = []
-                attempt(lambda: counts.append(gradient_bytes(module)))  # noqa: B023 - it is called at once
-                self._reduced[module] = counts[0] if counts else None
-            count = self._reduced[module]
+        armed, added = self._armed, self._added
+        for one in armed:
+            if one not in self._reduced:
+                self._reduced[one] = self._count(one())
+            count = self._reduced[one]
             if count is not None:
-                self._added["allreduce_bytes"] = self._added.get("allreduce_bytes", 0) + count
-        self._armed.clear()
+                added["allreduce_bytes"] = added.get("allreduce_bytes", 0) + count
+        armed.clear()
+
+    def _count(self, module: Any) -> int | None:
+        """As ``gradient_bytes``, for a module that may be gone or raise."""
+        self._reduced = {one: count for one, count in self._reduced.items() if one() is not None}
+        counts: list[int | None] = []
+        if module is not None:
+            attempt(lambda: counts.append(gradient_bytes(module)))
+        return counts[0] if counts else None
 
 
 def _first(shape: tuple[int, ...]) -> int:

@@ -6,9 +6,9 @@ Two kinds of waiting, and nothing else, have to be seen:
    a callback that autograd runs at the very end of ``backward``. No Python function is called for any of it. But
    callbacks run in the order in which they were queued. So ``torch.autograd.backward`` is wrapped to put a hook on the
    root tensor, which fires before any other gradient is computed, hence before DDP queues its own callback. The hook
-   queues **A**. When A runs, the rank's own gradients are ready: it has *arrived*. A queues **B**, which therefore runs
-   after DDP's finalize. The wait is A to B. What comes after, host code between ``backward`` and ``step``, a closure,
-   clipping, is own time again, which a measurement up to the optimizer's hook would call waiting.
+   queues **A**. When A runs, the rank's own gradients are ready: it has *arrived*. DDP's finalize comes next, and then
+   ``backward`` returns: that is **B**. The wait is A to B. What comes after, host code between ``backward`` and
+   ``step``, a closure, clipping, is own time again, which a measurement up to the optimizer's hook would call waiting.
 2. **``Work.wait``**, which every synchronous collective, barrier, object collective, send and receive goes through, as
    do FSDP's gathers and scatters. Patching it instead of ``dist.all_reduce`` and its kin keeps
    ``torch.compile(fullgraph=True)`` whole. ``_broadcast_coalesced`` (DDP's buffers) waits in C++ and is wrapped too.
@@ -19,7 +19,9 @@ Both are phases of one meter, so an overlap counts once. Under ``no_sync`` nothi
 
 from __future__ import annotations
 
+import functools
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -37,18 +39,18 @@ class Reducers:
     """The DistributedDataParallel modules of this process, to know whether a backward waits for peers."""
 
     def __init__(self) -> None:
-        self._modules: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._modules: set[weakref.ref[Any]] = set()
 
     def add(self, module: Any) -> None:
         """Remember one."""
-        self._modules.add(module)
+        self._modules.add(weakref.ref(module, self._modules.discard))
 
     def synchronize(self) -> bool:
         """Whether the coming backward waits for peers at its end. If no module is known, it may."""
-        modules = list(self._modules)
-        if not modules:
+        if not self._modules:
             return bool(dist.is_available() and dist.is_initialized())
-        return any(module.require_backward_grad_sync for module in modules)
+        references = tuple(self._modules)  # one may die meanwhile
+        return any(getattr(reference(), "require_backward_grad_sync", False) for reference in references)
 
 
 def install(tracker: Tracker, reducers: Reducers, on_ddp: Callable[[Any], None]) -> None:
@@ -90,15 +92,15 @@ def _backward(tracker: Tracker, reducers: Reducers, original: Callable[..., Any]
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         if patches.compiling():
             return original(tensors, *args, **kwargs)
-        roots = _roots(tensors)
-        token = tracker.begin_backward(roots[0] if roots else None)
-        remove = tracker.watch_end_of_backward(roots, reducers) if token is not None else None
+        is_one = isinstance(tensors, torch.Tensor)  # Tensor.backward
+        roots = (tensors,) if is_one and tensors.requires_grad else () if is_one else _roots(tensors)
+        token = tracker.begin_backward(roots)
+        unhook = tracker.watch_end_of_backward(roots, reducers) if token is not None else None
         try:
             return original(tensors, *args, **kwargs)
         finally:
-            if remove is not None:
-                remove()
-            tracker.end_backward(token)
+            if token is not None:
+                tracker.end_backward(token, unhook or ())
 
     return backward
 
@@ -114,31 +116,21 @@ def _gradients(tracker: Tracker, original: Callable[..., Any]) -> Callable[..., 
     return grad
 
 
-def _roots(tensors: Any) -> list[torch.Tensor]:
+def _roots(tensors: Any) -> tuple[torch.Tensor, ...]:
     """The tensors that gradients begin with; none for gradient edges, and for what may be iterated once only."""
-    given = tensors if isinstance(tensors, (list, tuple)) else (tensors,)
-    return [tensor for tensor in given if isinstance(tensor, torch.Tensor) and tensor.requires_grad]
+    given = tensors if isinstance(tensors, (list, tuple)) else ()
+    return tuple(tensor for tensor in given if isinstance(tensor, torch.Tensor) and tensor.requires_grad)
 
 
-def bracket_finalize(tracker: Tracker, roots: list[torch.Tensor]) -> Callable[[], None]:
-    """Put A and B around what the reducer does at the end of the coming backward; returns how to take it back."""
-    engine = torch.autograd.Variable._execution_engine  # noqa: SLF001 - the one way to run code at the end of backward
+def hook_gradient(root: torch.Tensor, hook: Callable[[Any], None]) -> Callable[[], object]:
+    """As ``root.register_hook``; returns what removes the hook.
 
-    def arrived() -> None:
-        token = tracker.begin_wait(arrival=True)
-        tracker.queue(engine, lambda: tracker.end(token))
-
-    queued: list[bool] = []
-
-    def first(_gradient: Any) -> None:
-        if not queued:  # whichever root autograd comes to first
-            queued.append(True)
-            tracker.queue(engine, arrived)
-
-    handles = [root.register_hook(first) for root in roots]
-
-    def remove() -> None:
-        for handle in handles:
-            handle.remove()
-
-    return remove
+    Nearly always the root is a plain loss that nobody has hooked. Then this does what ``register_hook`` does to it,
+    without the handle: 0.5 us instead of 2.7, and 10 in a training loop, where the caches are cold.
+    """
+    if type(root) is torch.Tensor and root._backward_hooks is None and root.grad_fn is not None:  # noqa: SLF001 - as above
+        hooks: OrderedDict[int, Callable[[Any], None]] = OrderedDict({-1: hook})  # handles count from 0
+        root._backward_hooks = hooks  # noqa: SLF001 - as above
+        root.grad_fn._register_hook_dict(root)  # noqa: SLF001 - as above
+        return functools.partial(hooks.pop, -1, None)
+    return root.register_hook(hook).remove  # type: ignore[no-any-return]  # torch does not say
