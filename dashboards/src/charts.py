@@ -4,29 +4,39 @@ from __future__ import annotations
 
 from dashboards.src.grafana import Json
 from dashboards.src.kinds import stat, timeseries
-from dashboards.src.panel import CAUSES, CRITICAL, GOOD, WAIT, colours, fixed, override, query, words_for
+from dashboards.src.panel import CAUSES, CRITICAL, GOOD, WAIT, WARNING, colours, fixed, override, query, words_for
 from dashboards.src.queries import phases_per_step, why
 
+_OF_A_RANK = {"none": ("not slow", GOOD), "hung": ("it hangs", CRITICAL)}
+_OF_A_RUN = {
+    **_OF_A_RANK,
+    "none": ("no slow rank", GOOD),
+    "link": ("a bad link", WARNING),
+    "transport": ("poor transport", WARNING),
+}
 
-def cause(number: int, selector: str, *, size: tuple[int, int]) -> Json:
+
+def cause(number: int, selector: str, *, size: tuple[int, int], run: bool) -> Json:
     """Why one rank is slow, in a word.
 
     Args:
         number: panel id.
         selector: of that rank.
         size: width and height.
+        run: whether this is about a run, and not about one rank whoever it is.
     """
     return stat(
         number,
         "Why",
         "What explains most of the slow rank's gap, as its alert says. heat, power brake, power cap, clocks set low: "
         "the clock is below the peers'. no free CPU, host memory, data loading: the host. PCIe link, GPU errors: the "
-        "machine. more work: the batch or the model, no fault at all. unknown: nothing that is measured explains it.",
-        [query(why(selector), "{{cause}}", instant=True)],
+        "machine. more work: the batch or the model, no fault at all. unknown: nothing that is measured explains "
+        "it. Where no rank is slow, a bad link or a poor transport may still slow all of them.",
+        [query(why(selector, links=run), "{{cause}}", instant=True)],
         unit="none",
         words=True,
         size=size,
-        overrides=words_for({**CAUSES, "none": ("not slow", GOOD), "hung": ("it hangs", CRITICAL)}),
+        overrides=words_for({**CAUSES, **(_OF_A_RUN if run else _OF_A_RANK)}),
     )
 
 

@@ -163,26 +163,42 @@ def causes(selector: str) -> str:
     return f"max by ({RANK}, cause) (run_rank:straggler_cause{{{selector}}})"
 
 
-def why(selector: str) -> str:
-    """One series whose label ``cause`` says why a rank is slow; ``none`` if it is not, ``hung`` while its run hangs."""
+def why(selector: str, *, links: bool) -> str:
+    """One series whose label ``cause`` says why a rank is slow; ``none`` if it is not, ``hung`` while its run hangs.
+
+    Args:
+        selector: of the rank.
+        links: where no rank is slow, say ``link`` or ``transport`` if there is such trouble: it slows all ranks.
+    """
     own = f"max by (cluster, run) (training_recent_own_median_seconds{{{selector}}})"
-    return "\nor on ()\n".join(
-        f"max by (cause) ({value})"
-        for value in (
-            named(f"run:training_hung_ranks:count{{{RUN_LEVEL}}}", "cause", "hung"),
-            causes(selector),
-            named(own, "cause", "none"),
-        )
-    )
+    values = [
+        named(f"run:training_hung_ranks:count{{{RUN_LEVEL}}}", "cause", "hung"),
+        causes(selector),
+        *([named(f"({_port_faults(RUN_LEVEL)})", "cause", "link")] if links else []),
+        *([named(f"({_transport_faults(RUN_LEVEL)})", "cause", "transport")] if links else []),
+        named(own, "cause", "none"),
+    ]
+    return "\nor on ()\n".join(f"max by (cause) ({value})" for value in values)
 
 
 def link_faults(selector: str) -> str:
     """Bad ports of a run's nodes, and nodes whose NCCL does without what is there: by node and ``fault``."""
+    return union([_port_faults(selector), _transport_faults(selector)])
+
+
+def _port_faults(selector: str) -> str:
     nodes = f"on (cluster, rank_node) group_left (run) run_node:training_rank_state:sole{{{selector}}}"
     return union(
         [
             f"port:network_port:degraded * {nodes}",
             named(f"port:network_port:errors * {nodes}", "fault", "errors"),
+        ]
+    )
+
+
+def _transport_faults(selector: str) -> str:
+    return union(
+        [
             named(f"run_node:training_nccl_channels:over_sockets{{{selector}}}", "fault", "over sockets"),
             named(f"run_node:training_nccl_gdr_ratio:lacking{{{selector}}}", "fault", "no GPUDirect"),
         ]

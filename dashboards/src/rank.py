@@ -72,7 +72,7 @@ def _headline() -> list[Json]:
             size=(6, 5),
             empty="own time is not measured",
         ),
-        cause(7, THIS, size=(5, 5)),
+        cause(7, THIS, size=(5, 5), run=False),
         stat(
             2,
             "Own time",

@@ -89,7 +89,7 @@ def _headline() -> list[Json]:
             ],
             empty="own time is not measured",
         ),
-        cause(7, SLOWEST, size=(4, 5)),
+        cause(7, SLOWEST, size=(4, 5), run=True),
         stat(
             2,
             "Share lost",

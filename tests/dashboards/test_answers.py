@@ -190,7 +190,7 @@ def test_a_bad_cable_is_on_the_runs_page_too(prometheus: Prometheus) -> None:
 
     assert bad == {("cable-gpu-01", "mlx5_2", "rate"), ("cable-gpu-01", "mlx5_2", "errors")}
     assert [numbers(series)[0] for series in said[SPEED_LEFT]] == [0.25]
-    assert said["Why [A]"][0]["metric"]["cause"] == "none"
+    assert said["Why [A]"][0]["metric"]["cause"] == "link"
 
 
 def test_a_hang_is_no_good_news(prometheus: Prometheus) -> None:
