@@ -32,7 +32,7 @@ DDP = (
     "ddp:reentrant:forward",
     "ddp:nonreentrant:last_backward",
     "ddp:compile:forward",
-    "ddp:scaler:optimizer",
+    *(("ddp:scaler:optimizer",) if hasattr(torch.amp, "GradScaler") else ()),  # before torch 2.3 there is none on a CPU
     "ddp:commhook:first_backward",
     "ddp:asyncsave:forward",
     "ddp:clip:between",
@@ -56,7 +56,7 @@ FSDP2 = (
     "fsdp2:clip:forward",
 )
 HAS_FSDP2 = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 6)
-SHARDED = FSDP1 + (FSDP2 if HAS_FSDP2 else ())
+SHARDED = FSDP1 + FSDP2 if HAS_FSDP2 else ()  # FSDP1 is as old as torch 2.0, but does not run on a CPU in 2.1
 _FEWEST_STEPS = 8
 
 
