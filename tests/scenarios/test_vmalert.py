@@ -22,7 +22,7 @@ import pytest
 from rulebook import RULES
 from scenarios.catalogue import HELD_OUT_SEEDS, SCENARIOS
 from scenarios.course import LOOK_SECONDS, Course
-from scenarios.through_rules import Series, bare_rules, told_by_rules
+from scenarios.through_rules import Series, bare_rules, behind_alerts, told_by_rules
 from scenarios.told import about
 from servers import crew_logs
 from straggler.simulate.local_http import read_local
@@ -81,7 +81,7 @@ def test_vmalert_tells_what_prometheus_tells(tmp_path: Path) -> None:
 
     with victoria_metrics(tmp_path) as (_, url):
         post(f"{url}/api/v1/import/prometheus", "\n".join(series.lines(begin)))
-        rules = bare_rules(tmp_path, (RULES / "vmalert").glob("*.yaml"))
+        rules = bare_rules(tmp_path, (RULES / "vmalert").glob("*.yaml"), recorded=behind_alerts())
         for kind, delay_ms in (("recording", 2500), ("alerts", 100)):
             settle(url)
             replay(url, [path for path in rules if f"-{kind}-" in path.name], begin, end, delay_ms)
