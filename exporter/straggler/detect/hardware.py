@@ -53,14 +53,10 @@ def throttled_gpu(run: str, ranks: Sequence[RankSample], policy: Policy) -> list
         reason = max(reasons, key=lambda name: reasons[name])
         if reasons[reason] > policy.throttled_share:
             verdicts.append(
-                Verdict(
-                    verdict="throttled_gpu",
-                    severity=WARNING,
-                    run=run,
-                    peer_group=rank.peer_group,
-                    rank=rank.rank,
-                    node=rank.node,
-                    gpu_uuid=rank.gpu_uuid,
+                _of_gpu(
+                    "throttled_gpu",
+                    run,
+                    rank,
                     evidence=f"{reason} held the clock down for {wording.percent(reasons[reason])} of the last minutes",
                     impact="the GPU runs below its clock; it slows the run if its own time exceeds the peers'",
                 )
@@ -71,14 +67,10 @@ def throttled_gpu(run: str, ranks: Sequence[RankSample], policy: Policy) -> list
 def degraded_gpu(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
     """The GPU of a living rank has reported errors in the last hour, or waits for a reset to remap memory."""
     return [
-        Verdict(
-            verdict="degraded_gpu",
-            severity=WARNING,
-            run=run,
-            peer_group=rank.peer_group,
-            rank=rank.rank,
-            node=rank.node,
-            gpu_uuid=rank.gpu_uuid,
+        _of_gpu(
+            "degraded_gpu",
+            run,
+            rank,
             evidence=f"its GPU reported in the last hour: {', '.join(rank.lately.errors)}",
             impact="the rank may fail or compute more slowly at any time, and all others with it",
         )
@@ -90,14 +82,10 @@ def degraded_gpu(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
 def degraded_link(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
     """The GPU's PCIe link has fewer lanes than it could. The generation is not judged: it drops when idle."""
     return [
-        Verdict(
-            verdict="degraded_link",
-            severity=WARNING,
-            run=run,
-            peer_group=rank.peer_group,
-            rank=rank.rank,
-            node=rank.node,
-            gpu_uuid=rank.gpu_uuid,
+        _of_gpu(
+            "degraded_link",
+            run,
+            rank,
             evidence=f"PCIe link of {rank.pcie_link_width:.0f} lanes, {rank.pcie_link_width_max:.0f} are possible",
             impact="copies to and from the GPU are slower; reseat or replace before it fails",
         )
@@ -130,3 +118,18 @@ def degraded_ports(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
         )
         for node, found in faults.items()
     ]
+
+
+def _of_gpu(verdict: str, run: str, rank: RankSample, *, evidence: str, impact: str) -> Verdict:
+    """A warning about the GPU that a rank is on."""
+    return Verdict(
+        verdict=verdict,
+        severity=WARNING,
+        run=run,
+        peer_group=rank.peer_group,
+        rank=rank.rank,
+        node=rank.node,
+        gpu_uuid=rank.gpu_uuid,
+        evidence=evidence,
+        impact=impact,
+    )
