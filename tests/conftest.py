@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,11 @@ from hypothesis import settings
 # A deadline is an assertion about wall time, and CI machines are busy.
 settings.register_profile("straggler", deadline=None)
 settings.load_profile("straggler")
+
+# A shell without job control starts what goes into its background with Ctrl-C ignored, and processes hand that down to
+# those that they start: training loops and commands of ours would not hear it either.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 EXPECTED = Path(__file__).parent / "expected"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -27,10 +28,17 @@ def steps(count):
 """
 
 
-def train(body: str, url: str, **environment: str) -> Trained:
+PATIENT = """
+import straggler.hook.push
+straggler.hook.push._TIMEOUT_SECONDS = straggler.hook.push.EXIT_SECONDS = 50.0
+"""
+"""A rank waits five seconds for an answer and two for its goodbye, which a busy machine may need for other things."""
+
+
+def train(body: str, url: str, *, prelude: str = PATIENT + PRELUDE, **environment: str) -> Trained:
     """Train with nothing but a push; what other processes of this machine have to say is none of it."""
     chosen = {"URL": url, "STRAGGLER_DIR": ""} | environment
-    return train_with_ring(body, Path("/nowhere"), prelude=PRELUDE, environment=chosen, flags=())
+    return train_with_ring(body, Path("/nowhere"), prelude=prelude, environment=chosen, flags=())
 
 
 class Receiver:
@@ -137,7 +145,7 @@ silent = socket.create_server(("127.0.0.1", 0))
 timer = StepTimer(run="r", rank=3, push=f"http://127.0.0.1:{silent.getsockname()[1]}/x")
 steps(5)
 """
-    done = train(body, "http://127.0.0.1:9/")
+    done = train(body, "http://127.0.0.1:9/", prelude=PRELUDE)
 
     assert done.code == 0
 
@@ -151,6 +159,15 @@ def test_a_url_that_is_none(url: str) -> None:
     assert any("push URL" in line for line in done.reports)
 
 
+class PatientPusher(Pusher):
+    """Waits longer for an answer than a rank would: the machine may be busy."""
+
+    def _connect(self) -> HTTPConnection:
+        connection = super()._connect()
+        connection.timeout = 50.0
+        return connection
+
+
 class Pushed:
     """A timer in this process, and a pusher without its thread: what is sent is sent by the test."""
 
@@ -158,7 +175,7 @@ class Pushed:
         self.timer = StepTimer(run="r", rank=0, world_size=2, directory=directory, allow_any_filesystem=True)
         session = self.timer._session
         session.options = session.options._replace(push_url=url, push_token_file=token_file)
-        self.pusher = Pusher(session)
+        self.pusher = PatientPusher(session)
         self.step(1)
 
     def step(self, count: int) -> None:
