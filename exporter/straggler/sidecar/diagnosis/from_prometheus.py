@@ -129,7 +129,9 @@ class _Facts:
         )
         values = {_series(one.labels): one.value for one in found}
         held = {
-            one.labels["cause"]: one.value for one in found if one.labels.get("__name__", "").endswith(":held_share")
+            one.labels["cause"]: min(1.0, one.value)  # a counter that moves every 30 s gives a rate above 1
+            for one in found
+            if one.labels.get("__name__", "").endswith(":held_share")
         }
         has_errors = any(one.labels.get("__name__", "").endswith(":last_hour") for one in found)
         return Lately(
