@@ -20,9 +20,9 @@ from straggler.simulate.rehearsal import Rehearsal
 from straggler.simulate.scenario import Fault, Scenario
 from straggler.simulate.workspace import Workspace
 
-pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(300)]
 
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 200
 RUN = 'hot "run" {1}'
 """A name that has to be quoted wherever it goes."""
 

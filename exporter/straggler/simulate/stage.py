@@ -81,6 +81,7 @@ class StagedNode:
                 *("--ring-dir", str(self.rings)),
                 *("--dcgm-url", f"{self._page.url}/metrics"),
                 *self._network_flags(),
+                *self._host_flags(),
                 *self._sidecar_flags,
             ],
         )
@@ -111,6 +112,10 @@ class StagedNode:
             return ("--infiniband-enabled", "false")
         logs = nccl_logs(self._crew.directory, self.name)
         return ("--infiniband-sys-dir", str(self._sysfs), "--nccl-logs", str(logs / "*.log"))
+
+    def _host_flags(self) -> tuple[str, ...]:
+        """Ranks that sleep do not get slower when this machine is busy, so its queues are no cause of anything."""
+        return () if self._scenario.fault.kind.competes else ("--host-enabled", "false")
 
     def start_rank(self, rank: int) -> Process:
         """Start one of this node's ranks."""
