@@ -20,6 +20,7 @@ def test_prometheus_accepts_the_rules(file: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("file", sorted(HERE.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_rules_say_what_they_should(file: Path) -> None:
     """Series that were made by hand give exactly the expected alerts, texts and figures."""
