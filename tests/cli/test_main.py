@@ -96,6 +96,35 @@ def test_missing_packages_are_named() -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["simulate"],
+        ["inspect", "absent"],
+        ["replay", "absent"],
+        ["run", "--dry-run", "--", "true"],
+        ["profile", "absent", "--rank", "0"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_commands_of_the_training_environment(arguments: list[str]) -> None:
+    """What one wants where the training runs works where only the hook is installed."""
+    code = (
+        "import sys\n"
+        "from straggler.cli.main import _EXTRA_MODULES, main\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in _EXTRA_MODULES:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+    assert "Traceback" not in result.stderr
+    assert "pip install" not in result.stderr
+
+
 def test_broken_pipe_is_quiet() -> None:
     """Whoever reads only the beginning of the output ends the command without a complaint."""
     with subprocess.Popen(

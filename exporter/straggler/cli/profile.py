@@ -15,6 +15,7 @@ from typing import Any
 from straggler.cli.profile_mail import Mail, collect
 from straggler.errors import ConfigError, SourceFailedError
 from straggler.model.identity import clean_text
+from straggler.sources.rings.discover import default_ring_dir
 from straggler.sources.rings.living import LivingRing, read_living
 from straggler.wire.profile import MAX_STEPS, RUNNING, Answer, Request
 from straggler.wire.recent import summarize
@@ -117,11 +118,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _default_ring_dir() -> Path:
-    if named := os.environ.get("STRAGGLER_DIR"):
-        return Path(named)
-    from straggler.sidecar.sources import default_ring_dir
-
-    return default_ring_dir()
+    named = os.environ.get("STRAGGLER_DIR")
+    return Path(named) if named else default_ring_dir()
 
 
 def _ring_of(rank: int, rings: Sequence[LivingRing], run_name: str, root: Path) -> LivingRing:

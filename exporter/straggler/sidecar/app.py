@@ -23,9 +23,10 @@ from straggler.sidecar.handler import WebLimits
 from straggler.sidecar.push_endpoint import PushEndpoint
 from straggler.sidecar.routes import Routes
 from straggler.sidecar.scrape import shielded
-from straggler.sidecar.sources import SHARED_DIRECTORY, Node, host_name
+from straggler.sidecar.sources import Node, host_name
 from straggler.sidecar.state import NodeState
 from straggler.sidecar.web import WebServer
+from straggler.sources.rings.discover import SHARED_DIRECTORY
 
 _log = logging.getLogger(__name__)
 

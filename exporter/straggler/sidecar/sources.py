@@ -26,11 +26,9 @@ from straggler.sources.nccl.read import NcclSource
 from straggler.sources.nvml.process import WorkerProcess, worker_command
 from straggler.sources.nvml.read import NvmlSource
 from straggler.sources.push.store import PushStore
+from straggler.sources.rings.discover import default_ring_dir
 from straggler.sources.rings.read import RingSource
 from straggler.sources.rings.strangers import RingPolicy
-
-SHARED_DIRECTORY = Path("/run/straggler")
-"""Made by the packaging: its own small tmpfs."""
 
 
 class Node:
@@ -226,11 +224,6 @@ class MissedOnceSeen:
         if reading.state is SourceState.ABSENT and self._seen:
             raise SourceFailedError("refused", "nobody listens there any more; dcgm-exporter did before")
         return reading
-
-
-def default_ring_dir() -> Path:
-    """Where the hook writes if nobody tells it: the shared directory if there is one, else this user's own."""
-    return SHARED_DIRECTORY if SHARED_DIRECTORY.is_dir() else Path(f"/dev/shm/straggler-{os.geteuid()}")  # noqa: S108 - as the hook has it
 
 
 def host_name() -> str:

@@ -11,8 +11,8 @@ from straggler.sidecar.doctor.machine import examine_machine
 from straggler.sidecar.doctor.monitoring import examine_monitoring
 from straggler.sidecar.doctor.origins import examine_sources
 from straggler.sidecar.doctor.serving import examine_serving
-from straggler.sidecar.sources import default_ring_dir
 from straggler.sources.dcgm.fetch import Access
+from straggler.sources.rings.discover import default_ring_dir
 
 
 def examine(

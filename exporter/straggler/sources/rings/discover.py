@@ -21,6 +21,8 @@ from straggler.errors import SourceAbsentError, SourceFailedError
 from straggler.model.reading import Problem
 from straggler.wire import layout
 
+SHARED_DIRECTORY: Final = Path("/run/straggler")
+"""Made by the packaging: its own small tmpfs."""
 SUFFIX: Final = ".ring"
 MAX_DEPTH: Final = 2
 MAX_FILES: Final = 65_536
@@ -30,6 +32,11 @@ MAX_FILE_BYTES: Final = layout.RECORDS_OFFSET + layout.MAX_CAPACITY * 1024
 
 _OPEN_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def default_ring_dir() -> Path:
+    """Where the hook writes if nobody tells it: the shared directory if there is one, else this user's own."""
+    return SHARED_DIRECTORY if SHARED_DIRECTORY.is_dir() else Path(f"/dev/shm/straggler-{os.geteuid()}")  # noqa: S108 - as the hook has it
 
 
 class RingKey(NamedTuple):
