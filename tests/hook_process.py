@@ -55,7 +55,7 @@ def train(
     environment: Mapping[str, str] | None = None,
     flags: tuple[str, ...] = ("-W", "error"),
     python: str = sys.executable,
-    timeout: float = 60.0,
+    timeout: float = 100.0,
 ) -> Trained:
     """Run a script to its end.
 

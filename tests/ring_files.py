@@ -155,13 +155,13 @@ class Trainer:
 
     def wait(self) -> None:
         """Wait for its end."""
-        self._process.wait(10)
+        self._process.wait(60)
 
     def close(self) -> None:
         """Clean up, whatever state it is in."""
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with contextlib.suppress(BrokenPipeError):

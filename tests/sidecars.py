@@ -82,15 +82,15 @@ class ServedSidecar:
     def end(self, signum: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal and give the exit code."""
         self._process.send_signal(signum)
-        code = self._process.wait(30)
-        self._reader.join(30)
+        code = self._process.wait(60)
+        self._reader.join(60)
         return code
 
     def close(self) -> None:
         """Make sure that it is gone."""
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait(30)
+        self._process.wait(60)
         if self._process.stderr is not None:
             self._process.stderr.close()
 
@@ -114,7 +114,7 @@ def straggler(*arguments: str, environment: Mapping[str, str] | None = None) -> 
         capture_output=True,
         text=True,
         env={**os.environ, **(environment or {})},
-        timeout=60,
+        timeout=100,
         check=False,
     )
 

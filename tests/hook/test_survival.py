@@ -430,6 +430,7 @@ assert before == [signal.getsignal(n) for n in range(1, 65) if n not in (32, 33)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_million_steps(rings: Path) -> None:
     """After 10^6 steps the ring is whole, the totals exact and the memory what it was."""
     done = train(
@@ -443,7 +444,7 @@ steps(995_000)
 print(resident() - before)
 """,
         rings,
-        timeout=110,
+        timeout=500,
     )
 
     (ring,) = done.rings

@@ -31,7 +31,7 @@ RUN = {"cluster": "c1", "run": "llama"}
 
 def amtool(*arguments: str) -> str:
     """What amtool says; fails unless it is content."""
-    done = subprocess.run([program("amtool"), *arguments], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([program("amtool"), *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -172,7 +172,7 @@ def post(url: str, sent: Sequence[Mapping[str, Any]]) -> None:
     """Send alerts as Prometheus does."""
     body = json.dumps(list(sent)).encode()
     request = urllib.request.Request(f"{url}/api/v2/alerts", body, {"Content-Type": "application/json"})
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10):
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60):
         pass
 
 
@@ -235,7 +235,7 @@ def test_slack_and_pagerduty_get_the_whole_story(tmp_path: Path) -> None:
             post(url, [alert("TrainingStraggler", "warning", warning, **story)])
             critical = alert("TrainingStraggler", "critical", {**warning, "rank": "3"}, **story)
             post(url, [critical])
-            messages = [received.get(timeout=20), received.get(timeout=20)]
+            messages = [received.get(timeout=60), received.get(timeout=60)]
     finally:
         listener.close()
     slack = next(message["attachments"][0] for message in messages if "attachments" in message)

@@ -75,7 +75,7 @@ def test_others_wait_for_a_missing_rank_until_the_run_ends(
 
     for future in waiting:
         with pytest.raises(RunEndedError):
-            future.result(10)
+            future.result(60)
 
 
 def test_stop_lets_all_end_after_the_same_step(board: Board) -> None:

@@ -166,9 +166,9 @@ def test_serves_its_page(ranks: Ranks, node: FakeNode) -> None:
     ranks.train(10)
     server = node.serve()
     try:
-        with urllib.request.urlopen(f"{server.url}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"{server.url}/metrics", timeout=60) as answer:
             assert answer.read().decode() == node.page()
         with pytest.raises(HTTPError, match="404"):
-            urllib.request.urlopen(f"{server.url}/", timeout=5)
+            urllib.request.urlopen(f"{server.url}/", timeout=60)
     finally:
         server.close()

@@ -31,7 +31,7 @@ def crew(tmp_path: Path) -> Iterator[Crew]:
     crew.stop()
 
 
-def until(true: Callable[[], bool], seconds: float = 20) -> None:
+def until(true: Callable[[], bool], seconds: float = 60) -> None:
     """Wait; fail if it does not become true."""
     deadline = time.monotonic() + seconds
     while not true():
@@ -62,7 +62,7 @@ def test_output_goes_to_the_log(crew: Crew) -> None:
     """What a child says is in its log and in the crew's report, with how it ended."""
     child = crew.start("talker", [sys.executable, "-c", "print('hello'); raise SystemExit(3)"])
 
-    assert child.wait(20) == 3
+    assert child.wait(60) == 3
     assert child.tail() == "hello"
     assert "--- talker" in crew.logs()
     assert "exit code 3" in crew.logs()
@@ -71,7 +71,7 @@ def test_output_goes_to_the_log(crew: Crew) -> None:
 def test_same_words_are_reported_once(crew: Crew) -> None:
     """When eight ranks fail alike, the report has eight headings and one text."""
     for rank in range(3):
-        assert crew.start(f"rank{rank}", [sys.executable, "-c", "print('no such module')"]).wait(20) == 0
+        assert crew.start(f"rank{rank}", [sys.executable, "-c", "print('no such module')"]).wait(60) == 0
 
     report = crew.logs()
 
@@ -85,7 +85,7 @@ def test_environment_is_added(crew: Crew) -> None:
         "env", [sys.executable, "-c", "import os; print(os.environ['A'], 'PATH' in os.environ)"], {"A": "b"}
     )
 
-    assert child.wait(20) == 0
+    assert child.wait(60) == 0
     assert child.tail() == "b True"
 
 
@@ -125,5 +125,5 @@ def test_missing_program_says_so(crew: Crew) -> None:
     """A command that does not exist ends at once, and its log says why."""
     child = crew.start("ghost", ["/does/not/exist"])
 
-    assert child.wait(20) == 1
+    assert child.wait(60) == 1
     assert "No such file or directory: '/does/not/exist'" in child.tail()

@@ -23,7 +23,7 @@ def webhook() -> Iterator[Webhook]:
 def post(webhook: Webhook, body: bytes) -> int:
     """Send one message, as Alertmanager does."""
     request = urllib.request.Request(webhook.url, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return int(answer.status)
 
 

@@ -93,7 +93,7 @@ class Server:
             self._thread.join()
 
 
-def reason(url: str, access: Access | None = None, timeout_seconds: float = 10) -> str:
+def reason(url: str, access: Access | None = None, timeout_seconds: float = 60) -> str:
     """Why there is no page."""
     with pytest.raises(SourceFailedError) as caught:
         read_page(url, access or Access(), timeout_seconds)
@@ -101,13 +101,13 @@ def reason(url: str, access: Access | None = None, timeout_seconds: float = 10) 
     return caught.value.reason
 
 
-def served(answer: Answer, access: Access | None = None, timeout_seconds: float = 10) -> Body:
+def served(answer: Answer, access: Access | None = None, timeout_seconds: float = 60) -> Body:
     """Get the page from a server that answers like this."""
     with Server(answer).running() as server:
         return read_page(server.url, access or Access(), timeout_seconds)
 
 
-def refused(answer: Answer, access: Access | None = None, timeout_seconds: float = 10) -> str:
+def refused(answer: Answer, access: Access | None = None, timeout_seconds: float = 60) -> str:
     """Why a server that answers like this gives no page."""
     with Server(answer).running() as server:
         return reason(server.url, access, timeout_seconds)
@@ -124,7 +124,7 @@ def test_page() -> None:
 def test_request() -> None:
     """The request says what it wants, closes its connection, and carries no credentials that nobody gave."""
     with Server(page).running() as server:
-        read_page(server.url, Access(), 10)
+        read_page(server.url, Access(), 60)
 
     (request,) = server.requests
     assert request["path"] == "/metrics"
