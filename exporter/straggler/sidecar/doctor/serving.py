@@ -50,7 +50,9 @@ def _examine_port(listen: Address, gate: Gate) -> Finding:
             client.request("GET", "/-/healthy")
             server = client.getresponse().getheader("Server", "")
         except ConnectionRefusedError:
-            return Finding("port", Health.ABSENT, f"nobody listens on {where}", "systemctl enable --now straggler")
+            return Finding(
+                "port", Health.ABSENT, f"nobody listens on {where}", "systemctl enable --now straggler-exporter"
+            )
         except (OSError, HTTPException) as error:
             if gate.asks_for_certificates and isinstance(error, (ssl.SSLError, ConnectionError)):
                 text = f"on {where} somebody wants a certificate of ours, as the sidecar should: more it does not tell"
@@ -62,5 +64,5 @@ def _examine_port(listen: Address, gate: Gate) -> Finding:
     version = server.removeprefix(_OURS)
     if version != __version__:
         text = f"a sidecar of version {version} answers on {where}, and this is {__version__}"
-        return Finding("port", Health.BROKEN, text, "systemctl restart straggler")
+        return Finding("port", Health.BROKEN, text, "systemctl restart straggler-exporter")
     return Finding("port", Health.OK, f"the sidecar answers on {where}")
