@@ -26,6 +26,12 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8").translate(_UNPRINTABLE)
 
 
+def _all_clean(texts: Sequence[str]) -> tuple[str, ...]:
+    """``clean`` for each; they are looked at together, since nearly all are plain."""
+    together = "".join(texts)
+    return tuple(texts) if together.isascii() and "\0" not in together else tuple(map(clean, texts))
+
+
 class MetricBook:
     """Samples by family. What would spoil the page is left out and counted in ``refused``."""
 
@@ -67,7 +73,7 @@ class MetricBook:
 
     def _open(self, metric: Metric, labels: Sequence[str]) -> dict[str, str] | None:
         """Make sure of the family and give the series' labels; ``None`` if it has this very series already."""
-        values = tuple(map(clean, labels))
+        values = _all_clean(labels)
         if (metric.name, values) in self._seen:
             self.refused["duplicate_series"] += 1
             return None
