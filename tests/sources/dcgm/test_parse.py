@@ -79,8 +79,12 @@ def test_not_metrics(text: str) -> None:
     ],
 )
 def test_no_gpu_samples(text: str) -> None:
-    """Metrics of something else, or of no GPU, are refused as that."""
-    assert page(text).refused == "no_gpu_samples"
+    """Metrics of something else, or of no GPU, are refused as that, and it is told what is there instead."""
+    parsed = page(text)
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+
+    assert parsed.refused == "no_gpu_samples"
+    assert parsed.problems[-1].detail.endswith(f"It begins: {samples[0][:80]}" if samples else "page? ")
 
 
 def test_one_bad_line_does_not_refuse_the_page() -> None:

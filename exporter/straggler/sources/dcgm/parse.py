@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final, NamedTuple
 
 from straggler.model.gpu import CLOCKS_EVENT_BITS, GpuFacts, GpuKey
@@ -27,6 +28,8 @@ _HAS_SHARES: Final = frozenset(("utilization_ratio", "memory_used_bytes"))
 """Fields of which exporters from 4.8.2 on write a part for each process besides the device's row."""
 
 _MAX_LABEL_CHARACTERS: Final = 200
+_MOST_LOOKED_AT: Final = 100
+"""Lines in which a stranger's first sample is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,7 @@ class GpuPageParser:
         blind = read.claim_utilization(tally)
         facts = _facts(read.abouts.values(), _settle(read.claims, tally))
         if not facts:
-            tally.add("no_gpu_samples", "no DCGM sample of a GPU: is this dcgm-exporter's page?")
+            tally.add("no_gpu_samples", f"no DCGM sample of a GPU: is this dcgm-exporter's page? {_first_sample(text)}")
             return GpuPage(problems=tally.problems(), refused="no_gpu_samples", seen=read.seen)
         return GpuPage(facts=facts, problems=tally.problems(), blind=blind, seen=read.seen)
 
@@ -90,6 +93,15 @@ def _useless(reason: str, detail: str) -> GpuPage:
     tally = Tally()
     tally.add(reason, detail)
     return GpuPage(problems=tally.problems(), refused=reason)
+
+
+def _first_sample(text: str) -> str:
+    """What the page has instead, for whoever has to find out whose it is."""
+    # nvidia_smi_gpu_info{uuid="…"} 1        (nvidia_gpu_exporter), node_load1 0.5, gpu_power_usage{…} (AMD's)
+    for line in islice(text.split("\n", _MOST_LOOKED_AT), _MOST_LOOKED_AT):
+        if line.strip() and not line.startswith("#"):
+            return f"It begins: {line.strip()[:80]}"
+    return ""
 
 
 class _Read:

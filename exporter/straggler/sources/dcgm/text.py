@@ -32,8 +32,13 @@ MAX_LINES = 250_000
 # DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-…"} 48
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
-# gpu="0", UUID="GPU-…"                                             (2.0 puts a blank after the comma)
-_LABEL = re.compile(r'[\s,]*([^\s="{},]+)\s*=\s*"([^"\\]*(?:\\.[^"\\]*)*)"\s*(,|\Z)', re.DOTALL)
+# {"DCGM_FI_DEV_GPU_TEMP",gpu="0"} 48                               (UTF-8 names, as Prometheus 3 negotiates them)
+_QUOTED_NAME = re.compile(r'\s*"([^"\\]*(?:\\.[^"\\]*)*)"\s*(?:,|\Z)', re.DOTALL)
+
+# gpu="0", UUID="GPU-…", "app.kubernetes.io/name"="llm"             (2.0 puts a blank after the comma)
+_LABEL = re.compile(
+    r'[\s,]*([^\s="{},]+|"[^"\\]*(?:\\.[^"\\]*)*")\s*=\s*"([^"\\]*(?:\\.[^"\\]*)*)"\s*(,|\Z)', re.DOTALL
+)
 
 # hpc_job="train "7b"",…                                            (up to 4.8.2: quotes in the value as they are)
 _LABEL_START = re.compile(r'[\s,]*([^\s="{},]+)\s*=\s*"')
@@ -148,7 +153,11 @@ class TextParser(Generic[Meaning]):
             return self._read_unlabelled(stripped)
         name, brace, inner = line[: end - 1].partition("{")
         name = name.strip()
-        is_named = bool(brace) and _NAME.fullmatch(name) is not None
+        if brace and not name and (quoted := _QUOTED_NAME.match(inner)):
+            name, inner = _unescape(quoted[1]), inner[quoted.end() :]
+            is_named = True
+        else:
+            is_named = bool(brace) and _NAME.fullmatch(name) is not None
         labels = _strict_labels(inner) if is_named else None
         if labels is None and _EXEMPLAR in line:
             # An exemplar has braces of its own: foo_total{a="b"} 5 # {trace_id="KOO5"} 0.67
@@ -207,6 +216,8 @@ def _strict_labels(inner: str) -> list[tuple[str, str]] | None:
     position = 0
     while match := _LABEL.match(inner, position):
         name, value, _ = match.groups()
+        if name[0] == '"':
+            name = _unescape(name[1:-1])
         labels.append((name, _unescape(value) if "\\" in value else value))
         position = match.end()
     return None if inner[position:].strip(_BETWEEN) else labels

@@ -29,15 +29,17 @@ def to_base_unit(field: Field, raw: float, *, under_mig: bool) -> float | str | 
     Returns:
         The value; ``None`` if the driver means that there is none; or ``sentinel`` or ``impossible_value``.
     """
+    if _INT32_BLANK <= raw < _INT32_BLANK + _VARIANTS:  # first: as a count or an energy it would pass for a true one
+        return "sentinel"
     if field.zero_is_absent and raw == 0:
         return None
     if field.overshoot and field.high < raw <= (OVERSHOOT_UNDER_MIG if under_mig else OVERSHOOT):
         raw = field.high
     if not field.low <= raw <= field.high:
         return "sentinel" if _is_sentinel(raw) else "impossible_value"
-    return raw * field.times / field.per
+    return raw * field.times / field.per + 0.0  # 0.0 makes -0 plain zero
 
 
 def _is_sentinel(raw: float) -> bool:
     """By range, not by equality: 9223372036854775794 is no double, and was seen as 9223372036854776000."""
-    return raw >= _INT64_BLANK or any(blank <= raw < blank + _VARIANTS for blank in (_INT32_BLANK, _FP64_BLANK))
+    return raw >= _INT64_BLANK or _FP64_BLANK <= raw < _FP64_BLANK + _VARIANTS
