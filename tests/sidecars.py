@@ -14,6 +14,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+_PATIENCE = {f"STRAGGLER_{name}_TIMEOUT_SECONDS": "50" for name in ("SCRAPE", "DCGM", "NVML")}
+"""What a scrape has time for, unless a test says otherwise: this machine may be busy."""
 _PORT = re.compile(r"serves on .*, port (\d+)")
 
 
@@ -31,7 +33,7 @@ class ServedSidecar:
             [*prefix, sys.executable, "-m", "straggler", "serve", "--listen", "127.0.0.1:0", *flags],
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **_PATIENCE, **(environment or {})},
         )
         self._lines: list[str] = []
         assert self._process.stderr is not None

@@ -8,7 +8,6 @@ asked over the same past, and ``ALERTS`` and ``ALERTS_FOR_STATE`` are written as
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
@@ -22,6 +21,7 @@ import yaml
 from dashboards.history import END, Course, Run
 from dashboards.promql import selectors
 from dashboards.served import pages
+from straggler.simulate.servers import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 EVALUATION_SECONDS = 30
@@ -91,9 +91,7 @@ def fill(folder: Path, samples: Samples, begins: float) -> None:
 @contextmanager
 def serve(folder: Path) -> Iterator[Prometheus]:
     """Run Prometheus on the database of ``folder``; it is asked at ``history.END``."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     config = folder / "prometheus.yml"
     config.write_text(_CONFIG, encoding="utf-8")
     with (folder / "prometheus.log").open("ab") as log:
@@ -115,11 +113,11 @@ def serve(folder: Path) -> Iterator[Prometheus]:
             yield Prometheus(url)
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(60)
 
 
 def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(300):
+    for _ in range(900):
         try:
             if requests.get(f"{url}/-/ready", timeout=5).ok:
                 return

@@ -174,7 +174,7 @@ def test_the_training_of_the_demonstration_trains(tmp_path: Path) -> None:
     try:
         with served("--ring-dir", str(tmp_path), "--dcgm-url", "none") as sidecar:
             page = ""
-            for _ in range(100):
+            for _ in range(500):
                 page = sidecar.metrics()
                 steps = re.findall(r'^training_step\{.*run="demo".*\} (\d+)', page, re.MULTILINE)
                 if len(steps) == 3 and min(map(int, steps)) > 3:
@@ -184,7 +184,7 @@ def test_the_training_of_the_demonstration_trains(tmp_path: Path) -> None:
                 pytest.fail(page)
     finally:
         training.terminate()
-        ended = training.wait(20)
+        ended = training.wait(60)
     assert ended == 0
     assert re.search(r'^training_wait_seconds_total\{.*rank="1".*run="demo"\} (?!0\.0$)', page, re.MULTILINE)
 

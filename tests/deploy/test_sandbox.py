@@ -27,7 +27,7 @@ job='
 import sys, time
 from straggler import StepTimer
 timer = StepTimer(run=sys.argv[1], rank=0, world_size=2)
-for _ in range(2000):
+while True:
     with timer.step(), timer.phase("forward"):
         time.sleep(0.01)
 '
@@ -38,14 +38,19 @@ STRAGGLER_DIR=$rings as 12346 /usr/bin/python3 -c "$job" second &
 guarded='import ctypes,os,sys; ctypes.CDLL(None).prctl(65,1,0,0,0); os.execv(sys.argv[1], sys.argv[1:])'
 as 10110 /usr/bin/python3 -c "$guarded" /usr/bin/python3 -m straggler serve --listen 127.0.0.1:0 --ring-dir "$rings" \
     --dcgm-url none 2>"$rings.log" &
-for _ in $(seq 100); do
+for _ in $(seq 600); do
     port=$(sed -n 's/.*serves on .*, port \([0-9]*\).*/\1/p' "$rings.log")
     [ -n "$port" ] && [ "$(find "$rings" -name '*.ring' | wc -l)" = 2 ] && break
     sleep 0.1
 done
-sleep 3
-/usr/bin/python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())' \
-    "http://127.0.0.1:$port/metrics"
+for _ in $(seq 100); do
+    page=$(/usr/bin/python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())' \
+        "http://127.0.0.1:$port/metrics")
+    seen=$(printf '%s\n' "$page" | grep -c '^training_rank_host_run_delay_seconds_total{') || true
+    [ "$seen" = 2 ] && break
+    sleep 0.3
+done
+printf '%s\n' "$page"
 ring=$(find "$rings" -user 12345)
 echo "MODE $(stat -c '%a %u %g' "$ring")"
 as 12346 ls "$rings" >/dev/null 2>&1 || echo "CANNOT list"

@@ -91,7 +91,7 @@ class Node:
 
     def page(self) -> str:
         """One scrape."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
             return str(answer.read().decode())
 
     def steps(self) -> dict[str, int]:
@@ -116,6 +116,7 @@ def main(rings: Path) -> None:
     node = Node(rings)
     jobs = {run: node.start(uid, run, "0", "0.01") for run, uid in JOBS.items()}
     until(lambda: "yes" if len(node.steps()) == len(JOBS) else None)
+    began = time.monotonic()
     before = node.steps()
     ring = next(path for path in rings.iterdir() if path.stat().st_uid == JOBS["first"])
 
@@ -124,15 +125,16 @@ def main(rings: Path) -> None:
     forgers = [node.start(MALLORY, "first", rank, "0.001") for rank in ("0", "7")]
     (rings / "link.ring").symlink_to(ring)
     until(lambda: "yes" if node.page().count('reason="foreign_run"') else None)
-    time.sleep(3)
+    until(lambda: "yes" if all(node.steps().get(name, 0) > step + 100 for name, step in before.items()) else None)
     after = node.steps()
+    seconds = time.monotonic() - began
     sys.stdout.write(
         json.dumps(
             {
                 "interfaces": [name for _, name in socket.if_nameindex()],
                 "runs": sorted(after),
                 "advanced": [after.get(name, 0) > step for name, step in sorted(before.items())],
-                "pace": after["first/0"] - before["first/0"],
+                "paces": {name: (after[name] - step) / seconds for name, step in before.items()},
                 "mode": oct(ring.stat().st_mode & 0o7777),
                 "outsider": json.loads(outsider.communicate()[0]),
                 "reader": json.loads(reader.communicate()[0]),

@@ -69,4 +69,4 @@ def test_sidecar_can_only_read(told: Any) -> None:
 def test_nobody_forges(told: Any) -> None:
     """A ring that claims another user's run is refused, its rank too; a link to a ring is not followed."""
     assert told["refused"] == ["foreign_run", "symlink"]
-    assert told["pace"] < 1000  # the forger makes ten times the steps
+    assert max(told["paces"].values()) <= 100  # who sleeps for 10 ms takes no more steps a second; the forger does

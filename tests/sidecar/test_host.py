@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -20,11 +19,6 @@ from straggler.model.reading import Problem
 from straggler.sidecar.page import build_page
 
 
-def _page(sidecar: ServedSidecar) -> str:
-    with urllib.request.urlopen(f"{sidecar.url}/metrics", timeout=30) as answer:
-        return str(answer.read().decode())
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="the real /proc is Linux's")
 def test_process_of_a_rank_is_on_the_page(tmp_path: Path) -> None:
     """A trainer in the same PID namespace is found by its ring's lock, and its CPU time is on the page."""
@@ -33,8 +27,8 @@ def test_process_of_a_rank_is_on_the_page(tmp_path: Path) -> None:
     with trainer(rings / "a.ring"):
         sidecar = ServedSidecar("--dcgm-url", "none", "--nvml-use", "never", "--ring-dir", os.fspath(rings))
         try:
-            _page(sidecar)  # the rings and the host are asked at the same time: the second look knows the process
-            page = _page(sidecar)
+            sidecar.metrics()  # the rings and the host are asked at the same time: the second look knows the process
+            page = sidecar.metrics()
         finally:
             sidecar.close()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +116,7 @@ def test_a_trainer_and_its_log_meet(tmp_path: Path) -> None:
         flags = ("--dcgm-url", "none", "--nvml-use", "never", "--nccl-logs", f"{logs}/*.log")
         sidecar = ServedSidecar(*flags, "--ring-dir", os.fspath(rings))
         try:
-            with urllib.request.urlopen(f"{sidecar.url}/metrics", timeout=30) as answer:
-                page = answer.read().decode()
+            page = sidecar.metrics()
         finally:
             sidecar.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import shutil
 import socket
 import time
@@ -18,7 +19,11 @@ from straggler.errors import SourceAbsentError, SourceFailedError
 from straggler.simulate.local_http import read_local
 from straggler.simulate.processes import Crew, Process
 
-_READY_SECONDS = 30.0
+_READY_SECONDS = 60.0
+_UNPRIVILEGED = 10_000
+"""More than a server that somebody expects at its usual port."""
+_GIVEN_AWAY = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""Two numbers, ``32768	60999``; Linux alone has it."""
 _PACKAGES = {
     "prometheus": ("prometheus",),
     "alertmanager": ("alertmanager", "prometheus-alertmanager"),
@@ -44,9 +49,22 @@ def find_program(name: str) -> str:
 
 
 def free_port() -> int:
-    """A loopback port that nobody uses at this moment."""
+    """A loopback port that nobody uses at this moment.
+
+    If it can be, one below those that the kernel gives to whoever connects to somebody: it might give ours away while
+    our server is not up yet, or not up again.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        given_away = int(_GIVEN_AWAY.read_text(encoding="ascii").split()[0])
+        for port in random.sample(range(_UNPRIVILEGED, given_away), 20):
+            with contextlib.suppress(OSError):
+                return _free(port)
+    return _free(0)
+
+
+def _free(port: int) -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind(("127.0.0.1", port))
         return int(probe.getsockname()[1])
 
 

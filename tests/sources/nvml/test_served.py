@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,8 +71,7 @@ def test_page_of_a_node_without_dcgm(new_driver: Path, tmp_path: Path) -> None:
     flags = ("--nvml-use", "always", "--dcgm-url", "none", "--ring-dir", str(tmp_path / "rings"))
     sidecar = ServedSidecar(*flags, environment=environment)
     try:
-        with urllib.request.urlopen(f"{sidecar.url}/metrics", timeout=30) as answer:
-            page = answer.read().decode()
+        page = sidecar.metrics()
     finally:
         sidecar.close()
 
@@ -89,8 +87,7 @@ def test_node_without_ranks_is_left_alone(new_driver: Path, tmp_path: Path) -> N
     environment = {"LD_LIBRARY_PATH": str(new_driver), "STUB_NVML": str(tmp_path / "state")}
     sidecar = ServedSidecar("--dcgm-url", "none", "--ring-dir", str(tmp_path / "rings"), environment=environment)
     try:
-        with urllib.request.urlopen(f"{sidecar.url}/metrics", timeout=30) as answer:
-            page = answer.read().decode()
+        page = sidecar.metrics()
     finally:
         sidecar.close()
 
