@@ -228,3 +228,20 @@ def test_work_is_seen_in_the_real_process() -> None:
     finally:
         busy.kill()
         busy.wait()
+
+
+def test_ranks_of_one_container_share_its_groups(tmp_path: Path) -> None:
+    """Two ranks in a group are told what it says, and a broken file of it is one problem; a third has its own group."""
+    source = _second_version(tmp_path)
+    for pid, group in ((4243, "pods/a"), (4244, "pods")):
+        for name, text in (("stat", STAT.format("python3")), ("cgroup", f"0::/{group}\n")):
+            _write(tmp_path / "proc" / str(pid) / name, text)
+    _write(tmp_path / "sys/fs/cgroup/pods/a/io.pressure", "no pressure\n")
+    reading = source.collect({RankKey("r", rank): Writer(4242 + rank, 4242 + rank) for rank in range(3)})
+    first, second, third = (facts for facts in reading.facts if isinstance(facts, RankHost))
+
+    assert first.pressure == second.pressure == {("cpu", "some"): 2.0, ("cpu", "full"): 1.0}
+    assert first.memory_events == second.memory_events == {"high": 12, "max": 3, "oom": 0, "oom_kill": 0}
+    assert (third.pressure, third.memory_events) == ({}, {})
+    assert first.values["cpu_throttled_periods_total"] == third.values["cpu_throttled_periods_total"] == 5
+    assert [problem.reason for problem in reading.problems] == ["bad_format"]

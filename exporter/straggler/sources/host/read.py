@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 from straggler.errors import ParseError
 from straggler.model.gpu_identity import normal_bus_id
@@ -41,6 +41,14 @@ _MOST_BYTES: Final = 65_536
 _MOST_LEVELS: Final = 16
 
 
+class _GroupsSay(NamedTuple):
+    """What the control groups around a process say, for all processes in them alike."""
+
+    throttling: Mapping[str, float]
+    pressure: Pressure
+    memory_events: Mapping[str, float]
+
+
 class HostSource:
     """The operating system's view. For one thread at a time.
 
@@ -55,6 +63,9 @@ class HostSource:
         self._ticks = ticks_per_second or os.sysconf("SC_CLK_TCK")
         self._started: dict[tuple[RankKey, Writer], int] = {}
         self._problems: list[Problem] = []
+        self._counts_io_wait = True
+        self._said: dict[Groups, _GroupsSay] = {}
+        """In this look: the ranks of a container are in the same groups, and half of all files are the groups'."""
 
     def collect(self, writers: Mapping[RankKey, Writer]) -> Reading[NodeHost | RankHost]:
         """Look once.
@@ -63,9 +74,11 @@ class HostSource:
             writers: the processes of living ranks, as far as they are known.
         """
         self._problems = []
+        self._said = {}
         if not (self._proc / "stat").exists():
             return Reading(source=SOURCE, state=SourceState.ABSENT)
         node = NodeHost(pressure=self._node_pressure(), gpu_bus_ids=self._gpu_bus_ids())
+        self._counts_io_wait = self._is_io_wait_counted()
         ranks = [facts for key, writer in writers.items() if (facts := self._rank(key, writer)) is not None]
         self._started = {known: ticks for known, ticks in self._started.items() if writers.get(known[0]) == known[1]}
         return Reading(source=SOURCE, state=SourceState.OK, facts=(node, *ranks), problems=tuple(self._problems))
@@ -124,20 +137,29 @@ class HostSource:
             "cpu_system_seconds_total": stat.system_ticks / self._ticks,
             "major_faults_total": float(stat.major_faults),
         }
-        if self._counts_io_wait():
+        if self._counts_io_wait:
             values["io_wait_seconds_total"] = stat.io_wait_ticks / self._ticks
         delay = self._run_delay(directory / "schedstat")
         if delay is not None:
             values["run_delay_seconds_total"] = delay
-        groups = parse_groups(_read(directory / "cgroup") or "")
+        groups = self._groups_say(parse_groups(_read(directory / "cgroup") or ""))
         return RankHost(
             key=key,
-            values={**values, **self._throttling(groups)},
-            pressure=self._group_pressure(groups.unified),
-            memory_events=self._memory_events(groups),
+            values={**values, **groups.throttling},
+            pressure=groups.pressure,
+            memory_events=groups.memory_events,
         )
 
-    def _counts_io_wait(self) -> bool:
+    def _groups_say(self, groups: Groups) -> _GroupsSay:
+        said = self._said.get(groups)
+        if said is None:
+            said = _GroupsSay(
+                self._throttling(groups), self._group_pressure(groups.unified), self._memory_events(groups)
+            )
+            self._said[groups] = said
+        return said
+
+    def _is_io_wait_counted(self) -> bool:
         """Whether the kernel counts: since 5.14 it does so only when told to, and before it has no such switch."""
         return (_read(self._proc / "sys/kernel/task_delayacct") or "1").strip() != "0"
 
