@@ -13,6 +13,7 @@ from rich.console import Console
 
 from straggler.cli import demo
 from straggler.cli.demo_screen import Screen, one_line
+from straggler.cli.main import main
 from straggler.errors import ConfigError
 from straggler.simulate.demonstration import Plan, Report
 from straggler.simulate.measure import Pace
@@ -156,6 +157,14 @@ def test_impossible_times_are_refused(flag: str, value: str) -> None:
     with pytest.raises(ConfigError) as refused:
         plan_of(flag, value)
     assert refused.value.key == flag.removeprefix("--")
+
+
+def test_picture_that_cannot_be_drawn_is_refused_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody waits for a run to its end to learn that there is no such directory."""
+    code = main(["demo", "--no-prometheus", "--picture", str(tmp_path / "absent" / "demo.svg")])
+
+    assert code == 2
+    assert "is in no directory that can be written to" in capsys.readouterr().err
 
 
 def test_json_of_a_success() -> None:

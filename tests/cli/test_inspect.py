@@ -224,6 +224,7 @@ def test_refused_file_is_said_and_the_others_are_shown(
         [names[3], "not_regular"],
     ]
     assert ran.file["records"] == 40
+    assert Ran(capsys, names[0]).out == ""
 
 
 def test_directory_gives_all_its_rings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

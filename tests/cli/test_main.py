@@ -62,9 +62,10 @@ def test_each_command_has_help(name: str) -> None:
     [
         ([], "COMMAND"),
         (["serv"], "no command 'serv'; did you mean serve?"),
-        (["xyzzy"], "no command 'xyzzy'"),
+        (["xyzzy"], "no command 'xyzzy'; --help has them all"),
         (["--bogus"], "usage"),
-        (["serve", "--bogus"], "--bogus"),
+        (["simulate", "--bogus"], "usage: straggler simulate"),
+        (["serve", "--bogus"], "straggler serve: error: unrecognized arguments: --bogus"),
     ],
 )
 def test_wrong_use(arguments: list[str], text: str) -> None:

@@ -107,6 +107,7 @@ def test_json_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         "first_step": 0,
         "last_step": 199,
         "enough_steps": True,
+        "has_peers": True,
         "missing_rows": 0,
         "refused": [],
     }
@@ -138,6 +139,18 @@ def test_too_few_steps_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(["replay", str(path)]) == 0
     assert "no verdict is possible: no rank has 32 steps" in capsys.readouterr().out
     assert replay_json([str(path)], capsys)["enough_steps"] is False
+
+
+@pytest.mark.parametrize("groups", [["0"], ["0", "1", "2"]], ids=["one rank", "one rank a stage"])
+def test_nobody_to_compare_with_says_why(groups: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ranks without a peer are not told to be well: there was nobody to compare them with."""
+    path = write_csv(tmp_path / "f.csv", job(len(groups), 40, healthy(), groups=groups))
+
+    assert main(["replay", str(path), "--columns", "peer_group=stage"]) == 0
+    said = capsys.readouterr().out
+    assert "no verdict is possible: no rank has a peer in its group" in said
+    assert "nobody is slow" not in said
+    assert replay_json([str(path), "--columns", "peer_group=stage"], capsys)["has_peers"] is False
 
 
 def test_fail_on_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

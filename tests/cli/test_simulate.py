@@ -82,6 +82,8 @@ def test_own_phases(capsys: pytest.CaptureFixture[str]) -> None:
         (["--slow-factor", "0.5"], "below 1"),
         (["--slow-factor", "nan"], "slow_factor: nan cannot be"),
         (["--ranks", "0"], "must be positive"),
+        (["--ranks", "1000000000"], "is not in 1 … 10000000"),
+        (["--hours", "1e308"], "hours: 1e+308 cannot be"),
         (["--forward-ms", "-1"], "forward_ms: -1.0 cannot be"),
         (["--kernel-efficiency", "1.5"], "at most 1"),
         (["--tokens", "1e9"], "give --tokens and --tokens-per-second together"),

@@ -239,7 +239,7 @@ def test_addresses(text: str, url: str) -> None:
 @pytest.mark.parametrize("text", ["", "ftp://host", "host:port", "http://", "http://[::1"])
 def test_no_address(text: str) -> None:
     """What is no address is wrong use, with an example."""
-    with pytest.raises(ConfigError, match="write one like"):
+    with pytest.raises(ConfigError, match="write a URL like"):
         ranks_url(text)
 
 

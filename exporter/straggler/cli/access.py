@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
+from straggler.errors import ConfigError
 from straggler.sidecar.access import make_access
 from straggler.sources.dcgm.fetch import Access
 
@@ -48,3 +50,28 @@ def access_of(arguments: argparse.Namespace, prefix: str = "", *, max_body_bytes
     given = {name: getattr(arguments, f"{prefix}{name}".replace("-", "_")) for name in _NAMES}
     settings = SimpleNamespace(**{**given, "username": given["username"] or ""})
     return make_access(settings, prefix.replace("-", "_"), max_body_bytes=max_body_bytes)
+
+
+def server_url(text: str, key: str, example: str, prefix: str = "") -> str:
+    """The address of a server, as given but for slashes at its end.
+
+    Args:
+        text: what was given.
+        key: by which flag.
+        example: of a good one.
+        prefix: as for ``add_access_arguments``.
+
+    Raises:
+        ConfigError: it is none, or has a user or password in it: others may read command lines and terminals.
+    """
+    try:
+        parts = urlsplit(text)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if "@" in text:  # not repeated
+        flags = f"--{prefix}username and --{prefix}password-file"
+        raise ConfigError(key, f"write a URL like {example}, without user or password: {flags} are for them")
+    if not valid:
+        raise ConfigError(key, f"{text!r} is no address; write a URL like {example}")
+    return text.rstrip("/")

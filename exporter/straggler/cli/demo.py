@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from straggler.cli.demo_screen import make_screen
-from straggler.errors import ConfigError, SourceAbsentError, StragglerError
+from straggler.errors import ConfigError, SourceAbsentError
 from straggler.simulate.demonstration import Demonstration, Plan, Report
 from straggler.simulate.faults import KINDS, Hits
 from straggler.simulate.outcome import named_cause
@@ -102,8 +102,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         ConfigError: wrong use.
+        StragglerError: a program does not come up.
     """
     plan, notes = make_plan(arguments)
+    if arguments.picture is not None and not os.access(arguments.picture.absolute().parent, os.W_OK):
+        raise ConfigError("picture", f"{arguments.picture} is in no directory that can be written to")
     screen = make_screen(plan, json_mode=arguments.json, picture=arguments.picture)
     with ExitStack() as stack:
         _end_on_signals(stack)
@@ -115,15 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         stack.callback(workspace.close, keep=arguments.keep)
         if arguments.keep:
             screen.say(f"files are kept in {workspace.directory}")
-        try:
-            report = Demonstration(plan, workspace.directory, screen).run()
-        except ConfigError:
-            raise
-        except StragglerError as error:
-            screen.say(str(error))
-            if arguments.json:
-                print(json.dumps({"ok": False, "problem": str(error)}))
-            return 1
+        report = Demonstration(plan, workspace.directory, screen).run()
     screen.result(report)
     if arguments.json:
         print(json.dumps(as_json(report)))

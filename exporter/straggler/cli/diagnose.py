@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from urllib.parse import urlsplit
 
-from straggler.cli.access import access_of, add_access_arguments
+from straggler.cli.access import access_of, add_access_arguments, server_url
 from straggler.cli.top import DEFAULT_URL, ranks_url, read_ranks
-from straggler.errors import ConfigError, SourceFailedError
+from straggler.errors import SourceFailedError
 from straggler.sidecar.diagnosis.finding import RunState, document, lines
 from straggler.sidecar.diagnosis.from_prometheus import diagnose
 from straggler.sidecar.diagnosis.from_sidecar import diagnose_node
@@ -73,8 +72,8 @@ def _states(arguments: argparse.Namespace) -> list[RunState]:
     if arguments.local is not None:
         states = diagnose_node(read_ranks(ranks_url(arguments.local), access), arguments.run_name)
         if not states:
-            raise SourceFailedError("no_run", "no living rank of that run is on this node; `straggler top` shows all")
+            whose = "" if arguments.run_name is None else " of that run"
+            raise SourceFailedError("no_run", f"no living rank{whose} is on this node; `straggler top` shows all")
         return states
-    if urlsplit(arguments.prometheus).scheme not in ("http", "https") or "@" in arguments.prometheus:
-        raise ConfigError("prometheus", "write a URL like http://127.0.0.1:9090, without user or password")
-    return diagnose(Prometheus(arguments.prometheus, access), arguments.run_name)
+    url = server_url(arguments.prometheus, "prometheus", "http://127.0.0.1:9090")
+    return diagnose(Prometheus(url, access), arguments.run_name)

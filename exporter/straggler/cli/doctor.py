@@ -6,10 +6,8 @@ import argparse
 import json
 import os
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from straggler.cli.access import access_of, add_access_arguments
-from straggler.errors import ConfigError
+from straggler.cli.access import access_of, add_access_arguments, server_url
 from straggler.sidecar.doctor.examine import examine
 from straggler.sidecar.doctor.finding import Finding, Health
 from straggler.sidecar.setting import settings
@@ -54,11 +52,12 @@ def run(arguments: argparse.Namespace) -> int:
     """
     flags = {name: getattr(arguments, name) for name in _FLAGS}
     config = load(flags, os.environ, arguments.config)
-    if arguments.prometheus and urlsplit(arguments.prometheus).scheme not in ("http", "https"):
-        raise ConfigError("prometheus", "write a URL like http://127.0.0.1:9090")
+    prometheus = arguments.prometheus
+    if prometheus:
+        prometheus = server_url(prometheus, "prometheus", "http://127.0.0.1:9090", "prometheus-")
     access = access_of(arguments, "prometheus-", max_body_bytes=_MOST_BYTES)
     findings = []
-    for finding in examine(config, arguments.prometheus, access):
+    for finding in examine(config, prometheus, access):
         findings.append(finding)
         if not arguments.json:
             print(_lines(finding), flush=True)

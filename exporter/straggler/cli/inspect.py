@@ -105,7 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
         parts = [*map(render, files), *map(inspect_trace.render_trace, described)]
         parts += [inspect_trace.render_collectives(collectives)] if len(traces) > 1 else []
         parts += map(inspect_log.render_log, logs)
-        print("\n\n".join(parts))
+        if parts:
+            print("\n\n".join(parts))
     return 1 if refused else 0
 
 

@@ -7,6 +7,9 @@ Only the sub-command that is asked for is imported: the hook's environment may l
 from __future__ import annotations
 
 import argparse
+import errno
+import io
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -45,6 +48,7 @@ exit codes:
   2    wrong use or configuration
   126  straggler run: the program cannot be started; 127: it is not found. Else its own exit code
   130  ended by Ctrl-C
+With --json, what could not be done is {"ok": false, "problem": "why"}, and on standard error as ever.
 """
 
 _EXTRA_MODULES = frozenset(
@@ -55,11 +59,27 @@ _EXTRA_MODULES = frozenset(
 _BROKEN_PIPE = 141
 """As a program that SIGPIPE ended: 128 + 13."""
 _INTERRUPTED = 130
+_UNWRITABLE = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What becomes of output that has no room, or no reader."""
 
 
 def entry() -> None:
     """The console script."""
+    _prepare_streams()
     sys.exit(main(sys.argv[1:]))
+
+
+def _prepare_streams() -> None:
+    """Make the three streams usable, however this was started.
+
+    One that is closed leads nowhere: else the next file that is opened takes its number, and gets what is printed. And
+    a character that the terminal cannot show, as in the name of a run, is escaped and does not end the command.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -72,17 +92,31 @@ def main(argv: Sequence[str]) -> int:
         The exit code, see ``EXIT_CODES``.
     """
     try:
-        arguments = _parse(argv)
-        code: int = arguments.run(arguments)
+        code = _run(argv)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except BrokenPipeError:
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITABLE:
+            raise
         # Python flushes standard output once more at exit, which must not fail a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _BROKEN_PIPE
+        if isinstance(error, BrokenPipeError):
+            return _BROKEN_PIPE
+        print(f"straggler: cannot write: {error.strerror}", file=sys.stderr)
+        return 1
+    return code
+
+
+def _run(argv: Sequence[str]) -> int:
+    arguments = argparse.Namespace()
+    try:
+        arguments = _parse(argv)
+        code: int = arguments.run(arguments)
     except StragglerError as error:
         print(f"straggler: {error}", file=sys.stderr)
+        if getattr(arguments, "json", False):
+            print(json.dumps({"ok": False, "problem": str(error)}))
         return 2 if isinstance(error, ConfigError) else 1
     except SystemExit as request:  # argparse has said all: 0 for --help and --version, 2 for wrong use
         return request.code if isinstance(request.code, int) else 0
@@ -102,14 +136,17 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     chosen = next((argument for argument in argv if not argument.startswith("-")), None)
     if chosen is not None and chosen not in COMMANDS:
         nearest = get_close_matches(chosen, COMMANDS, n=1)
-        parser.error(f"no command {chosen!r}{f'; did you mean {nearest[0]}?' if nearest else ''}")
+        parser.error(f"no command {chosen!r}; {f'did you mean {nearest[0]}?' if nearest else '--help has them all'}")
     for name, command in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=command.help, description=_sentence(command.help))
         if name == chosen:
             module = _load(name, command)
             module.add_arguments(subparser)
             subparser.set_defaults(run=module.run)
-    return parser.parse_args(argv)
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:  # told by the sub-command, with its own usage
+        subparsers.choices.get(chosen or "", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
+    return arguments
 
 
 def _load(name: str, command: Command) -> Any:

@@ -87,7 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("steps", f"{arguments.steps} is not in 1 … {MAX_STEPS}")
     if not 1 <= arguments.timeout <= 3600:
         raise ConfigError("timeout", f"{arguments.timeout} s is not in 1 … 3600")
-    if arguments.output is not None and not arguments.output.is_dir():
+    is_directory = arguments.output is None or os.path.isdir(arguments.output)  # noqa: PTH112 - Path.is_dir raises where it may not look
+    if not is_directory:
         raise ConfigError("output", f"{arguments.output} is no directory")
     root = arguments.ring_dir or _default_ring_dir()
     rings = [ring for ring in read_living(root) if ring.identity.run == arguments.run_name]

@@ -28,6 +28,7 @@ def as_json(result: Replay, run: str, problems: Sequence[Problem]) -> dict[str, 
         "first_step": line.steps[0],
         "last_step": line.steps[-1],
         "enough_steps": result.enough_steps,
+        "has_peers": result.has_peers,
         "missing_rows": result.missing_rows,
         "refused": [
             {"reason": problem.reason, "count": problem.count, "detail": problem.detail} for problem in problems
@@ -49,6 +50,8 @@ def as_text(result: Replay, run: str) -> str:
             f"no verdict is possible: no rank has {DEFAULT.min_steps} steps. Over fewer, uneven batches alone make a "
             "rank up to 28 % slower than its peers"
         )
+    if not result.has_peers:
+        lines.append("no verdict is possible: no rank has a peer in its group to be compared with")
     if result.lost_share is None:
         lines.append("no verdict is possible: own time is in none of the rows")
     else:
@@ -61,7 +64,7 @@ def as_text(result: Replay, run: str) -> str:
         lines += ["", *_paragraph(finding, result)]
     for finding in result.pending:
         lines += ["", "pending, not long enough for an alert:", *_paragraph(finding, result)]
-    if not result.findings and result.enough_steps and result.lost_share is not None:
+    if not result.findings and result.enough_steps and result.has_peers and result.lost_share is not None:
         lines += ["", "nobody is slow, and nothing else is wrong"]
     return "\n".join(lines)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from typing import Any
 
 from straggler.detect import wording
@@ -23,6 +22,9 @@ from straggler.simulate.planning import ring_exchanges, training_seconds
 _PARTS = ("data", "forward", "backward", "all_reduce", "optimizer")
 _USUAL_FACTORS = (1.0, 1.5, 2.0)
 _MOST_LANE = 100
+_MOST = 1e15
+"""Of any number: what is beyond it is a slip, and its products may be infinite."""
+_MOST_RANKS = 10_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,8 +93,10 @@ def _check(arguments: argparse.Namespace) -> None:
     numbers = [(name, value) for name, value in vars(arguments).items() if isinstance(value, float)]
     numbers += [("slow_factor", factor) for factor in arguments.slow_factor or ()]
     for name, value in numbers:
-        if not math.isfinite(value) or value < 0:
-            raise ConfigError(name, f"{value} cannot be: a number from 0 on is meant")
+        if not 0 <= value <= _MOST:
+            raise ConfigError(name, f"{value} cannot be: a number of 0 to {_MOST:g} is meant")
+    if arguments.ranks > _MOST_RANKS:
+        raise ConfigError("ranks", f"{arguments.ranks} is not in 1 … {_MOST_RANKS}")
     if (arguments.tokens is None) != (arguments.tokens_per_second is None):
         raise ConfigError("tokens", "give --tokens and --tokens-per-second together")
     if arguments.tokens_per_second == 0:

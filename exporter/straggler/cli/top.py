@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from straggler.cli.access import access_of, add_access_arguments
+from straggler.cli.access import access_of, add_access_arguments, server_url
 from straggler.cli.ranks_table import ranks_table
 from straggler.errors import ConfigError, SourceFailedError
 from straggler.sources.dcgm.fetch import Access, read_page
@@ -105,17 +104,7 @@ def ranks_url(text: str) -> str:
     Raises:
         ConfigError: it is neither, or has a password in it.
     """
-    url = text if "://" in text else f"http://{text}"
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if "@" in url:  # not repeated: command lines and terminals are readable by others
-        raise ConfigError("url", "no user or password in the URL: give --username and --password-file")
-    if not valid:
-        raise ConfigError("url", f"{text!r} is no address of a sidecar; write one like {DEFAULT_URL}")
-    return url.rstrip("/") + "/api/v1/ranks"
+    return server_url(text if "://" in text else f"http://{text}", "url", DEFAULT_URL) + "/api/v1/ranks"
 
 
 def read_ranks(url: str, access: Access) -> dict[str, Any]:

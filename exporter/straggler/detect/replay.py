@@ -65,6 +65,8 @@ class Replay:
     """Rows that are not there although their rank has earlier and later ones."""
     enough_steps: bool
     """Whether any rank has as many steps as a verdict needs."""
+    has_peers: bool
+    """Whether any two ranks are of one peer group."""
 
     @property
     def lost_share(self) -> float | None:
@@ -99,6 +101,7 @@ def replay(recorded: Sequence[RecordedStep], policy: Policy, run: str) -> Replay
         ranks=tuple(sorted(counts)),
         missing_rows=sum(indexes[-1] - indexes[0] + 1 - len(indexes) for indexes in counts.values()),
         enough_steps=any(len(indexes) >= policy.min_steps for indexes in counts.values()),
+        has_peers=len({(row.peer_group, row.rank) for row in recorded}) > len({row.peer_group for row in recorded}),
     )
 
 

@@ -38,7 +38,7 @@ class Prometheus:
         Raises:
             SourceFailedError: a reason of ``fetch``, or ``not_prometheus``.
         """
-        text = read_page(self._base + quote(expression, safe=""), self._access, _TIMEOUT_SECONDS).text
+        text = read_page(self._base + quote(expression, safe="", errors="replace"), self._access, _TIMEOUT_SECONDS).text
         try:
             data: Any = json.loads(text)["data"]
             return [
