@@ -11,9 +11,21 @@ from pathlib import Path
 
 import pytest
 
+import straggler
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "rules/README.md", "dashboards/README.md")),
+    *(
+        ROOT / name
+        for name in (
+            "README.md",
+            "CHANGELOG.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+            "rules/README.md",
+            "dashboards/README.md",
+        )
+    ),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 PLACES = ("", "exporter/straggler", "tests", "deploy/kubernetes", "deploy/systemd", "rules")
@@ -103,6 +115,41 @@ def test_units_are_installed() -> None:
 
     assert named
     assert {name for name in named if not {name, f"{name}.service"} & installed} == set()
+
+
+def test_every_page_is_in_the_index() -> None:
+    """``docs/README.md`` leads to each page beside it."""
+    pages = {file.name for file in (ROOT / "docs").glob("*.md")} - {"README.md"}
+
+    assert pages - _found(LINK, _text(ROOT / "docs/README.md")) == set()
+
+
+def test_decisions_have_their_numbers_alone() -> None:
+    """No two decisions share a number, and each begins with its own."""
+    files = sorted((ROOT / "docs/decisions").glob("*.md"))
+    numbers = [file.name.partition("-")[0] for file in files]
+
+    assert len(set(numbers)) == len(files)
+    assert [
+        file.name for file, number in zip(files, numbers, strict=True) if number not in _text(file).split("\n")[0]
+    ] == []
+
+
+def test_there_is_one_version() -> None:
+    """The package, the command, the chart, and the images that files and pages name are of the same version."""
+    version = re.search(r'^version = "(.+)"$', _text(ROOT / "pyproject.toml"), re.MULTILINE)
+    assert version
+    chart = re.findall(
+        r"^(?:version|appVersion): (\S+)$", _text(ROOT / "deploy/kubernetes/chart/Chart.yaml"), re.MULTILINE
+    )
+    files = [
+        *DOCUMENTS,
+        *(file for file in (ROOT / "deploy").rglob("*") if file.suffix in {".yaml", ""} and file.is_file()),
+    ]
+    images = [tag for file in files for tag in re.findall(r"straggler-exporter:(\d[\w.]*\w)", _text(file))]
+
+    assert images
+    assert {straggler.__version__, *chart, *images} == {version[1]}
 
 
 def test_targets_of_make_exist() -> None:
