@@ -226,6 +226,22 @@ def test_too_many_communicators_drop_the_smallest() -> None:
     assert book.take_refused() == {"too_many_communicators": MAX_COMMUNICATORS + 1}
 
 
+def test_communicators_that_are_over_are_dropped_in_silence() -> None:
+    """A program that makes and destroys communicators for ever loses nothing that it still uses."""
+    book = LogBook()
+    for number in range(2 * MAX_COMMUNICATORS):
+        book.hear(said(start(f"0x{number:x}", 0, 2), start(f"0x{number:x}", 0, 2, "Destroy COMPLETE")))
+
+    assert book.take_refused() == {}
+
+
+def test_of_two_worlds_the_complete_one_is_the_world() -> None:
+    """A second communicator of all ranks that never came up does not say who the rank is."""
+    (facts,) = read(*said(start("0xa", 5, 16), start("0xa", 5, 16, "Init COMPLETE"), start("0xb", 3, 16)))
+
+    assert (facts.rank, facts.is_complete) == (5, True)
+
+
 def test_a_line_of_many_is_refused() -> None:
     """No pipe mixes so many; whoever repeats NCCL's words a thousand times in a line shall not cost a second."""
     book = LogBook()

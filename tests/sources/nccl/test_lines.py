@@ -33,6 +33,8 @@ def read(*lines: str) -> list[Line]:
         "[2026-03-01 10:00:03] ",
         '{"log":"',
         "some-logger - ",
+        "trainer-1|",
+        "\x1b[38;5;12m\x1b[K",
     ],
 )
 def test_wrappers_are_looked_through(before: str) -> None:
@@ -40,6 +42,39 @@ def test_wrappers_are_looked_through(before: str) -> None:
     (said,) = read(before + SAID)
 
     assert said == Line("INFO", "Connected all rings", "node-7", 41, 52, 3)
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        '{"log":"%s\\n","stream":"stderr","time":"2026-03-01T10:00:03Z"}',
+        '{"time":1,"message":"%s","log":"%s","kubernetes":{"pod_name":"w-0"}}',
+        '{"jsonPayload":{"entries":["%s"]},"severity":"INFO"}',
+    ],
+)
+def test_json_of_collectors_is_unpacked(packed: str) -> None:
+    """Docker writes the > of a channel as an escape; whatever the key, at any depth, a text counts once."""
+    line = "node-7:41:52 [3] NCCL INFO Channel 00/0 : 3[3] -\\u003e 1[1] via P2P/IPC"
+
+    assert read(packed.replace("%s", line)) == [
+        Line("INFO", "Channel 00/0 : 3[3] -> 1[1] via P2P/IPC", "node-7", 41, 52, 3)
+    ]
+
+
+def test_json_that_is_cut_is_read_as_it_is() -> None:
+    """A collector's line that lacks its end still says who speaks."""
+    (said,) = read('{"log":"node-7:41:52 [3] NCCL INFO Using network IB\\n","strea')
+
+    assert (said.host, said.pid, said.text[:16]) == ("node-7", 41, "Using network IB")
+
+
+def test_a_long_path_is_a_place_too() -> None:
+    """Packages are built in directories with names of a hundred characters, and the warning has them."""
+    place = f"/{'a_long_directory_name_' * 10}/src/init.cc:140"
+
+    (said,) = read(f"node-7:41:52 [3] {place} NCCL WARN NUMA auto balancing enabled")
+
+    assert said == Line("WARN", "NUMA auto balancing enabled", "node-7", 41, 52, 3)
 
 
 def test_a_warning_names_its_place_in_the_source() -> None:

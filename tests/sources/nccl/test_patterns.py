@@ -34,6 +34,13 @@ CHANNELS = [
     ("Channel 00/0 : 8[0] -> 0[0] [receive] via NET/IB/3/Shared", (0, 0, 8, "ib"), "receives"),
     ("Channel 00/0 : 8[0] -> 0[0] [receive] via NET/AWS Libfabric/1/GDRDMA", (0, 0, 8, "libfabric"), "receives, GDR"),
     ("Channel 00/0 : 8[0] -> 0[0] [receive] via NET/FasTrak/1", (0, 0, 8, "other"), "receives"),
+    ("Channel 02/0 : 10[2] -> 2[2] [receive] via NET/gIB/2/GDRDMA", (2, 2, 10, "ib"), "receives, GDR"),
+    ("Channel 01/0 : 2[c9000] -> 0[c1000] via P2P/IPC comm 0x10a5 nRanks 08", (1, 2, 0, "p2p"), "sends"),
+    (
+        "Channel 02/0 : 1[c6] -> 4[c1] [receive] via NET/IB/1/GDRDMA comm 0x9 nRanks 08",
+        (2, 4, 1, "ib"),
+        "receives, GDR",
+    ),
     ("Coll 00/0 : 3 [receive] via COLLNET/SHARP/0/GDRDMA", (0, 3, 3, "collnet"), "receives, GDR"),
 ]
 """A line; channel, own rank, peer and transport; direction and how it ends."""
@@ -74,7 +81,17 @@ def test_channels(text: str, ends: tuple[int, int, int, str], how: str) -> None:
         ("16 coll channels, 16 nvls channels, 16 p2p channels", Graph(rings=16, nvls_channels=16)),
         ("Trees [0] 14/-1/-1->13->12 [1] 14/-1/-1->13->12", Graph(trees=2, rank=13)),
         ("Trees [0] 1/-1/-1->0->7|7->0->1/-1/-1 [1] 1/-1/-1->0->7|7->0->1/-1/-1", Graph(trees=2, rank=0)),
+        ("Trees [0] 22->23->-1/-1/-1 [1] -1->23->22/-1/-1", Graph(trees=2, rank=23)),
+        ("Trees [0] 1/-1/-1->0->-1 [1] 1/-1/-1->0->-1 comm 0xf3 nRanks 08 busId c1000", Graph(trees=2, rank=0)),
+        ("Trees [0] 1/-1/-1->0->-1 [repeated 7x across cluster]", Graph(trees=1, rank=0)),
+        ("Channel 00/02 :    0   1   2   3 [repeated 7x across cluster]", Graph(rings=2)),
+        (
+            "comm 0x55 rank 0 nranks 16 cudaDev 0 busId c1000 localSize 296 used 100 bytes on core 3 - Init COMPLETE",
+            Init("0x55", 0, 16, "00000000:C1:00.0", "complete"),
+        ),
         ("NCCL version 2.18.6+cuda12.1", Fact(version="2.18.6", cuda_version="12.1")),
+        ("RCCL version : 2.26.6-HEAD:f224e2c", Fact(version="2.26.6")),
+        ("RCCL version 2.18.3+hip5.7 HEAD:7a1cbb4", Fact(version="2.18.3")),
         ("Using network AWS Libfabric", Fact(network="AWS Libfabric")),
         ("Using network IBext_v8", Fact(network="IBext_v8")),
         (
@@ -116,6 +133,8 @@ def test_facts(text: str, said: Said) -> None:
         "Init timings - ncclCommInitRank: rank 2 nranks 8 total 0.75 (kernels 0.09)",
         "NVLS multicast support is available on dev 2",
         "transport/net.cc:1302 -> 6",
+        "Trees [0] 1/-1/-1->0->-1 [1] 1/-",
+        "Hipruntime version: 70226015, firmware version: 2650",
     ],
 )
 def test_what_only_looks_like_it_says_nothing(text: str) -> None:
@@ -188,6 +207,8 @@ def test_every_network_has_a_transport() -> None:
         ("[Proxy Service 3] Failed to execute operation Connect from rank 3, retcode 3", "proxy"),
         ("socketFinalizeAccept: wrong type 4 != 3", "socket"),
         ("Bootstrap : no socket interface found", "socket"),
+        ('Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!', "configuration"),
+        ("NUMA auto balancing enabled which can lead to variability in the RCCL performance!", "configuration"),
         ("something nobody has seen yet", "other"),
     ],
 )  # fmt: skip

@@ -32,7 +32,13 @@ KINDS: Final = (
     ),
     # Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000                                   (v2.8 on)
     # Mismatched NCCL version detected : rank 0 version 22105 rank 1 version 22203 …                         (v2.4 on)
-    ("configuration", re.compile(r"Mismatch|Duplicate GPU|Invalid (?:argument|config|usage|rank)|set by environment")),
+    # Missing "iommu=pt" from kernel command line …; NUMA auto balancing enabled …                         (RCCL)
+    (
+        "configuration",
+        re.compile(
+            r"Mismatch|Duplicate GPU|Invalid (?:argument|config|usage|rank)|set by environment|\biommu=|\bNUMA "
+        ),
+    ),
     # [Proxy Service 3] Failed to execute operation Connect from rank 3, retcode 3                           (v2.12 on)
     ("proxy", re.compile(r"\bProxy\b|\[Service thread\]", re.IGNORECASE)),
     # socketFinalizeAccept: wrong type 4 != 3                                                                (v2.15 on)

@@ -8,10 +8,11 @@ it is read backwards from there. Nothing here is quadratic in what a stranger ma
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 INFO: Final = "INFO"
 WARN: Final = "WARN"
@@ -25,10 +26,12 @@ _MAX_HOSTS: Final = 256
 
 # node-a:26799:27025 [0] NCCL INFO Using network IB        (all versions: alone in its line, as nearly all of them are)
 _PLAIN = re.compile(r"([\w.-]{1,255}):(\d{1,10}):(\d{1,10}) \[(-?\d{1,4})\] NCCL INFO (.*)", re.ASCII)
-_ANSI = re.compile(r"\x1b?\[[0-9;]{0,16}m")
+# \x1b[36m … \x1b[0m \x1b[K; [36m where something ate the escape
+_ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]|\[[0-9;]{0,16}m")
 _TOKEN = re.compile(r"NCCL (INFO|WARN) ?")
 # transport/net_ib.cc:2245            (before NCCL WARN; ib_plugin.c:1615 where a plugin speaks)
-_PLACE = re.compile(r"[\w./-]{1,100}\.(?:cc|cpp|c|h|cu):\d{1,6}")
+# /longer_pathname_so_that_rpms_can_support_packaging_the_debug_info_for_all_os_profiles/src/…/init.cc:140       (RCCL)
+_PLACE = re.compile(r"[\w./-]{1,300}\.(?:cc|cpp|c|h|cu):\d{1,6}")
 _DEVICE = re.compile(r"\[(-?\d{1,4})\]")
 _HOST_BACKWARDS = re.compile(r"[\w.-]{1,255}", re.ASCII)
 
@@ -50,7 +53,8 @@ _WRAPPERS = re.compile(
 )
 
 # NCCL version 2.18.6+cuda12.1        (all versions: no prefix, printed by the first rank of a process group)
-_BARE_VERSION = re.compile(r"NCCL version \d")
+# RCCL version 2.18.3+hip5.7          (AMD's)
+_BARE_VERSION = re.compile(r"[NR]CCL version (?:: )?\d")
 # NET/IBP:Got completion from peer …  (a plugin that prints by itself)
 _BARE_COMPLETION = re.compile(r"NET/\w{1,32} ?: ?Got completion")
 # INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'      (a collector that cut the prefix off)
@@ -93,8 +97,15 @@ class LineReader:
 
     def read(self, line: str) -> Iterator[Line]:
         """Give what NCCL says in one line of the file: nothing, one thing, or several that ran together."""
-        if "NCCL" not in line and "NET/" not in line:
+        if "CCL" not in line and "NET/" not in line:
             return
+        if line.startswith("{"):
+            for inner in _unwrapped(line):
+                yield from self._read(inner)
+        else:
+            yield from self._read(line)
+
+    def _read(self, line: str) -> Iterator[Line]:
         plain = _PLAIN.match(line)
         if plain is not None and line.find("NCCL ", plain.start(5)) < 0:
             host, pid, tid, device, text = plain.groups()
@@ -158,7 +169,27 @@ class LineReader:
         if known:
             longest = max(known, key=len)
             return longest, len(host) - len(longest)
-        return (host, 0) if before[-1:].isspace() or before[-1:] in ':>])"' else ("", 0)
+        return (host, 0) if before[-1:].isspace() or before[-1:] in ':>])"|' else ("", 0)
+
+
+def _unwrapped(line: str) -> list[str]:
+    """What a collector packed into JSON, whatever it calls the key; the line as it is where that is none.
+
+    The same text under two keys is one: some collectors add ``message`` and keep ``log``.
+    """
+    # {"log":"node-a:26:27 [0] NCCL INFO Channel 00/0 : 0[0] -\u003e 1[1] via P2P/IPC\n","stream":"stderr","time":"…"}
+    try:
+        waiting: list[Any] = [json.loads(line)]
+    except (ValueError, RecursionError):
+        return [line]
+    texts: dict[str, None] = {}
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            waiting += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, str) and ("CCL" in value or "NET/" in value):
+            texts[value] = None
+    return [inner for text in texts for inner in text.split("\n")]
 
 
 def _ends(tokens: list[re.Match[str]]) -> list[int]:

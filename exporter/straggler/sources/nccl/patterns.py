@@ -104,25 +104,32 @@ _LOCAL: Final = (
 )
 
 NETWORKS: Final = (
-    (re.compile(r"IB(?:P|ext.*)?"), "ib"),  # IB, IBP, IBext, IBext_v8: NCCL's own and the plugins of HPC-X
+    (re.compile(r"IB(?:P|ext.*)?|gIB"), "ib"),  # NCCL's own, the plugins of HPC-X (IBext_v8) and of Google's RoCE
     (re.compile(r"Socket"), "socket"),
     (re.compile(r"(?:AWS )?Libfabric|OFI"), "libfabric"),
 )
 """The transport behind a network's name; another name is ``other``."""
 
+# What may follow a list that is whole: RCCL's " comm 0x1 nRanks 08 busId c1000", Ray's " [repeated 7x across cluster]",
+# the end of a quotation.
+_WHOLE = r"(?:$| comm 0x| \[repeated |[\\\"'])"
 # Channel 00/02 :    0   1   2   3          (all versions; 02 is how many there are)
-_RINGS = re.compile(r"Channel \d{1,3}/(\d{1,3}) : +\d{1,7}(?: +\d{1,7})+$")
+_RINGS = re.compile(r"Channel \d{1,3}/(\d{1,3}) : +\d{1,7}(?: +\d{1,7})+" + _WHOLE)
 # 24 coll channels, 24 collnet channels, 0 nvls channels, 32 p2p channels, 32 p2p channels per peer
 #                                                                                  (v2.18 and newer; collnet from v2.21)
 _COUNTS = re.compile(r"(\d{1,3}) coll channels, (?:\d{1,3} collnet channels, )?(?:(\d{1,3}) nvls channels, )?\d")
 # Trees [0] 1/-1/-1->0->7|7->0->1/-1/-1 [1] …     (v2.5), Trees [0] 14/-1/-1->13->12 [1] …      (v2.7 and newer)
-_TREES = re.compile(r"Trees((?: \[\d{1,3}\] [-\d]{1,7}/[-\d]{1,7}/[-\d]{1,7}->\d{1,7}->[-\d]{1,7}(?:\|\S{1,60})?)+)$")
+# Trees [0] 7->0->1/-1/-1 [1] …                   (v2.4)
+_DOWN = r"[-\d]{1,7}/[-\d]{1,7}/[-\d]{1,7}"
+_TREE = rf" \[\d{{1,3}}\] (?:{_DOWN}->\d{{1,7}}->[-\d]{{1,7}}(?:\|[-\d/>]{{1,60}})?|[-\d]{{1,7}}->\d{{1,7}}->{_DOWN})"
+_TREES = re.compile(rf"Trees((?:{_TREE})+){_WHOLE}")
 _TREE_RANK = re.compile(r"->(\d{1,7})->")
 _MOST_TREES_TEXT: Final = 960
 """Near NCCL's 1,024 bytes a list of trees may have lost its end."""
 
 # NCCL version 2.18.6+cuda12.1             (all versions)
-_VERSION = re.compile(r"^NCCL version (\d{1,3}(?:\.\d{1,3}){1,3})(?:\+cuda(\d{1,3}\.\d{1,3}))?")
+# RCCL version : 2.22.3-develop:7a1cbb4    (AMD's, which counts as NCCL does)
+_VERSION = re.compile(r"^[NR]CCL version (?:: )?(\d{1,3}(?:\.\d{1,3}){1,3})(?:\+cuda(\d{1,3}\.\d{1,3}))?")
 # Using network AWS Libfabric              (v2.7 and newer)
 _NETWORK = re.compile(r"^Using network ([\w-]{1,32}(?: Libfabric)?)")
 # NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_2:1/RoCE [RO]; OOB eth0:192.0.2.2<0>                  (v2.4 to v2.30)

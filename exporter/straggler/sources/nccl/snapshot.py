@@ -23,7 +23,7 @@ from straggler.sources.nccl.watchdog import (
     unwrapped,
 )
 
-_MARKS: Final = (b"NCCL INFO", b"NCCL WARN", b"NCCL version", b"WorkNCCL(", b"NCCL work:", b"NET/IB")
+_MARKS: Final = (b"NCCL INFO", b"NCCL WARN", b"NCCL version", b"RCCL version", b"WorkNCCL(", b"NCCL work:", b"NET/IB")
 _MAX_TIMEOUTS: Final = 4096
 _MAX_PROGRESS: Final = 65_536
 
