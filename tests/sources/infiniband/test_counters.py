@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from port_trees import ports_of, unpack
+from port_trees import ports_of, unpack, write
 from straggler.metrics.catalogue import NETWORK_METRICS, Kind
 from straggler.sources.infiniband.counters import COUNTERS, JUDGED
 
@@ -34,6 +34,43 @@ def test_data_is_bytes(machine: str, port: str, sent: int, received: int, tmp_pa
     counters = ports_of(unpack(machine, tmp_path))[port].counters
 
     assert (counters["transmit_bytes_total"], counters["receive_bytes_total"]) == (sent, received)
+
+
+@pytest.mark.parametrize(
+    ("device", "files", "expected"),
+    [
+        (
+            "mana_0",  # Azure
+            {"tx_bytes": 5, "rx_bytes": 6, "tx_packets": 1, "rx_packets": 2, "responder_oos": 3, "requester_oos_nak": 4}
+            | {"requester_implicit_nak": 7, "requester_timeout": 8, "requester_rnr_nak": 9}
+            | {"requester_retries_exceeded": 10, "responder_dup_request": 11, "received_cnps": 12, "current_rate": 13},
+            {"transmit_bytes": 5, "receive_bytes": 6, "transmit_packets": 1, "receive_packets": 2, "out_of_sequence": 3}
+            | {"sequence_errors": 4, "implied_sequence_errors": 7, "acknowledge_timeouts": 8, "receiver_not_ready": 9}
+            | {"retries_exceeded": 10, "duplicate_requests": 11, "cnp_handled": 12},
+        ),
+        (
+            "irdma0",  # Intel: octets apart for IPv4 and IPv6
+            {"ip4OutOctets": 1, "ip6OutOctets": 2, "cnpSent": 3, "cnpHandled": 4, "cnpIgnored": 5, "RxECNMrkd": 6}
+            | {"RetransSegs": 7, "RNR received": 8},
+            {"cnp_sent": 3, "cnp_handled": 4, "cnp_ignored": 5, "ecn_marked": 6, "retransmissions": 7}
+            | {"receiver_not_ready": 8},
+        ),
+        (
+            "erdma_0",  # Alibaba
+            {"hw_tx_bytes_cnt": 1, "hw_rx_bytes_cnt": 2, "hw_tx_packets_cnt": 3, "hw_rx_packets_cnt": 4},
+            {"transmit_bytes": 1, "receive_bytes": 2, "transmit_packets": 3, "receive_packets": 4},
+        ),
+    ],
+)
+def test_drivers_own_names(device: str, files: dict[str, int], expected: dict[str, int], tmp_path: Path) -> None:
+    """Adapters of the clouds count under names of their own, and what stands under no known name is not guessed."""
+    port = tmp_path / "class" / "infiniband" / device / "ports" / "1"
+    for name, text in {"state": "4: ACTIVE", "link_layer": "Ethernet", "rate": "200 Gb/sec (4X HDR)"}.items():
+        write(port / name, f"{text}\n")
+    for name, count in files.items():
+        write(port / "hw_counters" / name, f"{count}\n")
+
+    assert ports_of(tmp_path)[f"{device} 1"].counters == {f"{name}_total": count for name, count in expected.items()}
 
 
 def test_all_counters_are_in_the_catalogue() -> None:
