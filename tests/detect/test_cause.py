@@ -154,6 +154,43 @@ def test_errors_do_not_take_what_others_explain() -> None:
     assert cause(slow(errors=("XID 94",), run_delay_seconds=0.26)).name == "host_cpu"
 
 
+def test_errors_do_not_take_what_the_clock_explains() -> None:
+    """At 1,584 MHz beside 1,980 the clock explains 0.225 of 0.5 s, too little for a cause: the errors have the rest."""
+    found = cause(slow(errors=("XID 94",), sm_clock_hertz=1584e6, held=HELD["thermal"]))
+
+    assert found.name == "gpu_errors"
+    assert found.share == pytest.approx(0.55)
+
+
+def test_half_a_group_in_the_same_trouble_does_not_hide_it() -> None:
+    """What only adds time is compared with the lower quartile: with a median, four of eight would excuse each other."""
+    starved = slow(run_delay_seconds=0.4)
+    found = explain(starved, [WELL] * 4 + [starved] * 4, DEFAULT)
+
+    assert found.name == "host_cpu"
+    assert found.share == pytest.approx(0.8)
+
+
+def test_brake_and_heat_alike_are_the_brake() -> None:
+    """A power brake is somebody's order and stays; heat that held no longer than it may come from it."""
+    held = {"thermal": 0.4, "power_brake": 0.4, "power_cap": 0.0}
+
+    assert cause(slow(sm_clock_hertz=1320e6, held=held)).name == "power_brake"
+
+
+def test_link_a_little_slower_is_not_degraded() -> None:
+    """Above three quarters of the peers' rate a link has all of its lanes: longer copies are another matter."""
+    assert cause(slow(h2d_seconds=0.5, pcie_bytes_per_second=0.75 * 64e9)).name == UNKNOWN
+    assert cause(slow(h2d_seconds=0.5, pcie_bytes_per_second=0.74 * 64e9)).name == "pcie_degraded"
+
+
+def test_slow_once_and_not_now_is_not_explained() -> None:
+    """A gap over minutes that is over by now has no cause that could still be found."""
+    found = cause(replace(slow(data_seconds=0.5), now_seconds=1.0))
+
+    assert (found.name, found.gap) == (UNKNOWN, None)
+
+
 def test_less_is_no_cause() -> None:
     """A rank that has less of everything than its peers is not explained by it."""
     found = cause(slow(tokens=4000.0, tensor_hertz=200e6, data_seconds=0.01, sm_clock_hertz=2100e6))

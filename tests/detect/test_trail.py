@@ -84,6 +84,34 @@ def test_errors_are_news_for_an_hour() -> None:
     assert errors(trail, 7400, xid_events={94: 2.0}) == ("XID 94",)
 
 
+@pytest.mark.parametrize("number", [13, 31, 43, 45])
+def test_xids_of_programs_are_not_the_gpus(number: int) -> None:
+    """What a bug in a kernel causes says nothing about the GPU that ran it."""
+    trail = Trail(DEFAULT)
+    trail.look(0, after(0, gpu=gpu_facts()))
+
+    assert errors(trail, 60, xid_events={number: 3.0, 79: 1.0}) == ("XID 79",)
+
+
+def test_another_gpus_counts_are_no_news() -> None:
+    """ECC counts of the GPU that a rank moves to are those of its life, and not what happened to the rank."""
+    trail = Trail(DEFAULT)
+    for second, gpu, count in ((0, 0, 0.0), (60, 0, 0.0), (120, 1, 5.0)):
+        trail.look(second, after(second, gpu=gpu_facts(gpu, values={"ecc_double_bit_errors_total": count})))
+    lately = trail.look(180, after(180, gpu=gpu_facts(1, values={"ecc_double_bit_errors_total": 5.0})))
+
+    assert seen(lately).errors == ()
+
+
+def test_own_time_is_that_of_the_measured_steps() -> None:
+    """Where every second step has no own time, the others' is not halved."""
+    trail = Trail(DEFAULT)
+    trail.look(0, view(0, totals=totals(steps=0, step_seconds=0.0, own_seconds=0.0)))
+    half = totals(steps=100, step_seconds=20.0, own_seconds=50 * 0.1, unmeasured_steps=50)
+
+    assert seen(trail.look(100, view(0, totals=half))).own_seconds == pytest.approx(0.1)
+
+
 def test_old_counts_are_no_news() -> None:
     """ECC counts are for life: what a GPU had before is not told; a row that waits is, for as long as it does."""
     values = {"ecc_double_bit_errors_total": 3.0, "row_remap_pending": 1.0}

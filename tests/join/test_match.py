@@ -71,6 +71,8 @@ def test_very_short_uuid_needs_the_node() -> None:
 
     assert joined([rank(gpu_uuid="GPU-a")], [far]) == [(None, "page_unproven")]
     assert joined([rank(gpu_uuid="GPU-a")], [far], node_proven=True) == [(far.key, "uuid")]
+    assert joined([rank(gpu_uuid="GPU-a000000")], [far]) == [(None, "page_unproven")]
+    assert joined([rank(gpu_uuid="GPU-a0000000")], [far]) == [(far.key, "uuid")]
 
 
 def test_mig_instance_by_number() -> None:

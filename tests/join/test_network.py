@@ -85,6 +85,14 @@ def test_a_link_should_be_as_fast_as_its_peers() -> None:
     assert len(expected) == 4
 
 
+def test_one_faster_link_makes_no_other_slow() -> None:
+    """What most have is what a link should have, not what the best has."""
+    rates = [200.0, 200.0, 200.0, 400.0]
+    expected = expected_rates([port(f"mlx5_{index}", rate, board="psid") for index, rate in enumerate(rates)])
+
+    assert [expected[PortKey(f"mlx5_{index}", 1)] for index in range(4)] == rates
+
+
 def test_ports_of_other_boards_and_links_are_no_peers() -> None:
     """A slow adapter for storage beside fast ones for training is no fault."""
     ports = [port(f"mlx5_{index}", 400.0, board="fast") for index in range(4)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 from zlib import crc32
@@ -169,6 +170,76 @@ def test_any_record_with_a_right_sum(body: bytes) -> None:
 
     assert reason in (None, "bad_value")
     assert record is None or record.own_ns is None or record.own_ns >= 0
+
+
+FULL = StepRecord(
+    serial=9,
+    step=9,
+    end_monotonic_ns=10**9,
+    end_realtime_ns=10**18,
+    flags=layout.FLAG_OWN,
+    own_reason=0,
+    wall_ns=900,
+    phase_ns=(100,) * layout.PHASE_COUNT,
+    host_data_ns=0,
+    total_steps=9,
+    total_wall_ns=9000,
+    total_own_ns=5000,
+    total_wait_ns=4000,
+    total_unmeasured_steps=9,
+    arrivals=9,
+    total_phase_ns=(1000,) * layout.PHASE_COUNT,
+    total_tokens=0,
+    total_allreduce_bytes=0,
+    total_flops=0.0,
+    total_samples=0,
+    total_profiled_steps=9,
+)
+"""Its parts just fit into each other."""
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        {"serial": 0},
+        {"wall_ns": (1 << 62) + 1, "total_wall_ns": (1 << 62) + 1},
+        {"flags": 0},
+        {"own_reason": 1},
+        {"wall_ns": 899},
+        {"total_wall_ns": 8999, "total_phase_ns": (0,) * layout.PHASE_COUNT},
+        {"total_phase_ns": (1001,) * layout.PHASE_COUNT},
+        {"total_own_ns": 5001},
+        {"total_wait_ns": 4001},
+        {"total_unmeasured_steps": 10},
+        {"total_profiled_steps": 10},
+        {"total_flops": math.inf},
+        {"total_flops": -1.0},
+    ],
+    ids=str,
+)
+def test_impossible_record(impossible: dict[str, Any]) -> None:
+    """A record whose numbers contradict each other is refused, whoever wrote it, and one that just fits is not."""
+    assert outcome(decode_record, encode_record(FULL)) == (FULL, None)
+
+    assert outcome(decode_record, encode_record(FULL._replace(**impossible)))[1] == "bad_value"
+
+
+@pytest.mark.parametrize(
+    "impossible",
+    [
+        {"status": 99},
+        {"excluded_phase": layout.PHASES.index("forward")},
+        {"updated_realtime_ns": (1 << 62) + 1},
+        {"updated_monotonic_ns": (1 << 62) + 1},
+    ],
+    ids=str,
+)
+def test_impossible_live_block(impossible: dict[str, Any]) -> None:
+    """A live block says one of the known states, a phase that may last, and times that a clock can show."""
+    live = Live(1, 1, 1, 1, layout.STATUS_RUNNING, layout.PHASES.index("checkpoint"))
+
+    assert outcome(decode_live, encode_live(live)) == (live, None)
+    assert outcome(decode_live, encode_live(live._replace(**impossible)))[1] == "bad_value"
 
 
 @given(record=step_records(), bit=st.integers(0, layout.RECORD_BYTES * 8 - 1))
