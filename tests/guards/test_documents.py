@@ -14,25 +14,16 @@ import pytest
 import straggler
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [
-    *(
-        ROOT / name
-        for name in (
-            "README.md",
-            "CHANGELOG.md",
-            "CONTRIBUTING.md",
-            "SECURITY.md",
-            "rules/README.md",
-            "dashboards/README.md",
-        )
-    ),
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+_FRONT = "README CHANGELOG CONTRIBUTING SECURITY rules/README dashboards/README"
+DOCUMENTS = [*(ROOT / f"{name}.md" for name in _FRONT.split()), *sorted((ROOT / "docs").rglob("*.md"))]
+PACKAGE = "adapters cli detect hook join metrics model sidecar simulate sources wire"
+FOLDERS = f"deploy docs rules dashboards exporter tests {PACKAGE}".split()
+"""Where a path in a text begins: at the top, or in the package."""
 PLACES = ("", "exporter/straggler", "tests", "deploy/kubernetes", "deploy/systemd", "rules")
 """What a path in a text may be relative to."""
 
 LINK = re.compile(r'\]\((?!https?:)([^)\s]+)\)|(?:src|srcset)="([^"]+)"')
-PATH = re.compile(r"(?<![\w/.$~-])((?:deploy|docs|rules|dashboards|exporter|tests)/[\w./*{}<>-]*[\w*])(?!\w*[<{…])")
+PATH = re.compile(rf"(?<![\w/.$~-])((?:{'|'.join(FOLDERS)})/[\w./*{{}}<>-]*[\w*])(?!\w*[<{{…])")
 SERIES = re.compile(r"(?<![\w./:-])(?:training|gpu|network|straggler_exporter)_[a-z0-9_]*[a-z0-9](?![\w(:])")
 RECORDED = re.compile(r"\b(?:run|run_rank|run_node|gpu_model)(?:_[a-z]+)*:[a-z_]+:[a-z0-9_]*[a-z0-9]\b")
 ALERT = re.compile(r"\b(?:Training|StragglerExporter)(?:[A-Z][a-z]+)+\b")

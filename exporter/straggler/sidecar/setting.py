@@ -47,7 +47,9 @@ class Setting(NamedTuple):
     def default_text(self) -> str:
         """The default as one would write it; ``""`` where there is none."""
         default = self.field.default
-        return "" if default is None else str(plain(default))
+        if default is None:
+            return ""
+        return str(plain(default)).lower() if isinstance(default, bool) else str(plain(default))
 
 
 def settings(model: type[BaseModel] = Config, parents: KeyPath = ()) -> Iterator[Setting]:
