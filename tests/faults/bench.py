@@ -22,7 +22,7 @@ pace = float(sys.argv[1])
 timer = StepTimer(run="run", rank=int(sys.argv[2]), world_size=8, allow_any_filesystem=True)
 costs = []
 print("ready", flush=True)
-while not (len(costs) % 10 == 0 and select.select([sys.stdin], [], [], 0)[0]):
+while not (costs and len(costs) % 10 == 0 and select.select([sys.stdin], [], [], 0)[0]):
     began = time.perf_counter_ns()
     with timer.step():
         with timer.phase("forward"):
@@ -61,7 +61,7 @@ class Trained(NamedTuple):
 
 
 class Training:
-    """One rank that steps until it is told to end."""
+    """One rank that steps until it is told to end, and ten times at least."""
 
     def __init__(self, rings: Path, *, rank: int = 0, pace: float = 0.01) -> None:
         self._process = subprocess.Popen(
@@ -115,7 +115,7 @@ def steps_seen(page: str) -> float | None:
     return value(page, "training_step_seconds_count")
 
 
-def until(ask: Callable[[], bool], seconds: float = 30.0) -> bool:
+def until(ask: Callable[[], bool], seconds: float = 100.0) -> bool:
     """Ask until it is so, and tell whether it became so in time."""
     deadline = time.monotonic() + seconds
     while not ask():

@@ -288,7 +288,7 @@ def requests(place: Path, seconds: float) -> Figure:
         def eat(data: bytes) -> None:
             nonlocal before
             try:
-                with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+                with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
                     connection.sendall(data)
                     connection.shutdown(socket.SHUT_WR)
                     first = connection.recv(65_536)

@@ -12,8 +12,9 @@ from typing import ClassVar
 from faults.bench import Figure, memory_mb, sidecar, steps_seen, training, until
 from straggler.simulate.local_http import LocalHandler, LocalServer
 
-_TIMEOUT = 2.0
-"""Of a scrape, in seconds."""
+_TIMEOUT = {"timeout": 2.0}
+"""Of a scrape, in seconds, where running out of it is the fault."""
+_LONG_ENOUGH = 50.0
 
 
 class _Page(LocalHandler):
@@ -80,6 +81,8 @@ class Huge(_Page):
 
 
 def _fault(handler: type[LocalHandler], reason: str) -> Callable[[Path, float], Figure]:
+    announced = str(_TIMEOUT.get(reason, _LONG_ENOUGH))
+
     def fault(place: Path, _: float) -> Figure:
         rings = place / "rings"
         rings.mkdir()
@@ -89,11 +92,11 @@ def _fault(handler: type[LocalHandler], reason: str) -> Callable[[Path, float], 
                 training(rings) as process,
                 sidecar(rings, "--dcgm-url", f"{server.url}/metrics", "--nvml-use", "never") as reader,
             ):
-                until(lambda: bool(steps_seen(reader.metrics(X_Prometheus_Scrape_Timeout_Seconds=str(_TIMEOUT)))))
+                until(lambda: bool(steps_seen(reader.metrics(X_Prometheus_Scrape_Timeout_Seconds=announced))))
                 times, page = [], ""
                 for _ in range(5):
                     began = time.monotonic()
-                    page = reader.metrics(X_Prometheus_Scrape_Timeout_Seconds=str(_TIMEOUT))
+                    page = reader.metrics(X_Prometheus_Scrape_Timeout_Seconds=announced)
                     times.append(time.monotonic() - began)
                 failed = 'straggler_exporter_source_state{source="dcgm",state="failed"} 1.0' in page
                 told = re.findall(r'refused_total\{reason="(\w+)",source="dcgm"\}', page)

@@ -58,7 +58,7 @@ def out_of_memory(place: Path, _: float) -> Figure:
                     peak = memory_mb(reader.pid, "VmHWM")
             with memory_limit(20) as prefix:
                 command = [sys.executable, "-m", "straggler", "serve", "--listen", "127.0.0.1:0", "--dcgm-url", "none"]
-                code = subprocess.run([*prefix, *command, "--ring-dir", str(rings)], check=False, timeout=60).returncode
+                code = subprocess.run([*prefix, *command, "--ring-dir", str(rings)], check=False, timeout=90).returncode
             done = process.end()
     finally:
         server.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 from faults.bench import Figure, sidecar, steps_seen, tmpfs, training, until
@@ -24,8 +23,8 @@ def full(place: Path, _: float) -> Figure:
             _fill(rings / "filler")
             before = steps_seen(reader.metrics()) or 0
             with training(rings, rank=1) as second:
-                time.sleep(2)
                 late = second.end()
+            until(lambda: (steps_seen(reader.metrics()) or 0) - before > 100)
             seen = (steps_seen(reader.metrics()) or 0) - before
             early = first.end()
     held = early.code == late.code == 0 and early.reports == 0 and late.reports == 1 and seen > 100
@@ -46,7 +45,6 @@ def read_only(place: Path, _: float) -> Figure:
             return NO_MOUNT
         subprocess.run(["mount", "-o", "remount,ro", place / "rings"], check=True)
         with training(place / "rings") as process:
-            time.sleep(2)
             done = process.end()
     return Figure(done.code == 0 and done.reports == 1, f"{done.text}, {done.reports} line in the log")
 
