@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from dashboards.src.grafana import Json
 from dashboards.src.kinds import bars
 from dashboards.src.panel import CAUSE_SHARE, EXCESS, GREY, WARNING, query
 from dashboards.src.queries import PEERS, RUN_LEVEL, THIS, each_rank, named, on_gpu_of, phases_of_each, union
+
+_LYING: Mapping[str, Any] = {
+    "horizontal": True,
+    "values": True,
+    "unit": "percentunit",
+    "decimals": 0,
+    "size": (8, 9),
+}
+"""Bars of per cents, three beside each other."""
 
 
 def differences() -> list[Json]:
@@ -56,14 +68,10 @@ def differences() -> list[Json]:
             [query(f"sort_desc(clamp_min(max by (cause) ({explained}), 0))", table=True)],
             x="cause",
             columns=["of the gap"],
-            horizontal=True,
-            values=True,
-            unit="percentunit",
-            decimals=0,
             custom={"axisSoftMin": 0, "axisSoftMax": 1},
             steps=((None, GREY), (CAUSE_SHARE, EXCESS)),
-            size=(8, 9),
             empty="this rank is not slow",
+            **_LYING,
         ),
         bars(
             10,
@@ -75,13 +83,9 @@ def differences() -> list[Json]:
             [query(f"({this}\n- on (phase) {usual})\n/ on () group_left () {step} != 0", table=True)],
             x="phase",
             columns=["beyond the peers"],
-            horizontal=True,
-            values=True,
-            unit="percentunit",
-            decimals=0,
             custom={"axisSoftMin": -0.3, "axisSoftMax": 0.3},
             steps=((None, GREY), (0.02, WARNING), (0.05, EXCESS)),
-            size=(8, 9),
+            **_LYING,
         ),
         bars(
             11,
@@ -93,12 +97,8 @@ def differences() -> list[Json]:
             [query(f"max by (signal) ({signals})", table=True)],
             x="signal",
             columns=["against the peers"],
-            horizontal=True,
-            values=True,
-            unit="percentunit",
-            decimals=0,
             custom={"axisSoftMin": -0.5, "axisSoftMax": 0.5},
             steps=((None, EXCESS), (-0.2, WARNING), (-0.05, GREY), (0.05, WARNING), (0.2, EXCESS)),
-            size=(8, 9),
+            **_LYING,
         ),
     ]

@@ -30,12 +30,7 @@ _USUAL_REASONS = {
 
 
 def _over_time(metric: str) -> list[Json]:
-    """This rank, and the one that it is compared with."""
-    return [query(f"max({metric}{{{THIS}}})", "this rank"), query(f"max({metric}{{{COMPARED}}})", "compared rank")]
-
-
-def _gpu_over_time(metric: str) -> list[Json]:
-    """The same for a series of the GPU."""
+    """A series of this rank's GPU, and of the one that it is compared with."""
     return [
         query(f"max({on_gpu_of(metric, THIS)})", "this rank"),
         query(f"max({on_gpu_of(metric, COMPARED)})", "compared rank"),
@@ -55,7 +50,10 @@ def gpu() -> list[Json]:
             40,
             "SM clock",
             "Clock of the multiprocessors. Below the peers' while the GPU is busy: the reasons stand beside it.",
-            _over_time("training_gpu_sm_clock_hertz"),
+            [
+                query(f"max(training_gpu_sm_clock_hertz{{{THIS}}})", "this rank"),
+                query(f"max(training_gpu_sm_clock_hertz{{{COMPARED}}})", "compared rank"),
+            ],
             unit="hertz",
             low=0,
             overrides=_TWO_LINES,
@@ -119,7 +117,7 @@ def gpu() -> list[Json]:
             "Temperature",
             "Core temperature. GPUs slow down by themselves near their limit (commonly 85 to 90 °C). Hotter than the "
             "peers: air, dust, pump; with all GPUs of the node: the node's cooling.",
-            _gpu_over_time("gpu_temperature_celsius"),
+            _over_time("gpu_temperature_celsius"),
             unit="celsius",
             custom={"axisSoftMin": 30, "axisSoftMax": 90},
             overrides=_TWO_LINES,
@@ -130,7 +128,7 @@ def gpu() -> list[Json]:
             "Power draw, that of the compared rank, and the limit. At the limit with a low clock: capped. Far below "
             "the limit with a low clock: heat or a power brake.",
             [
-                *_gpu_over_time("gpu_power_watts"),
+                *_over_time("gpu_power_watts"),
                 query(f"max({on_gpu_of('gpu_power_limit_watts', THIS)})", "limit"),
             ],
             unit="watt",
@@ -140,44 +138,50 @@ def gpu() -> list[Json]:
     ]
 
 
+def _traffic(number: int, title: str, description: str, link: str, *, compared: tuple[str, str]) -> Json:
+    """Bytes a second over one kind of link; ``compared``: which direction of the other rank's, and its word."""
+    direction, word = compared
+
+    def rate(way: str, selector: str, text: str) -> Json:
+        return query(f"max({on_gpu_of(f'gpu_{link}_{way}_bytes_per_second', selector)})", text)
+
+    return timeseries(
+        number,
+        title,
+        description,
+        [
+            rate("receive", THIS, "received"),
+            rate("transmit", THIS, "sent"),
+            rate(direction, COMPARED, f"{word}, compared rank"),
+        ],
+        unit="Bps",
+        low=0,
+        overrides=[
+            override("received", color=fixed(OWN)),
+            override("sent", color=fixed("purple")),
+            dashed(f"{word}, compared rank", GREY),
+        ],
+    )
+
+
 def links() -> list[Json]:
     """PCIe, NVLink, memory, errors."""
     return [
-        timeseries(
+        _traffic(
             50,
             "PCIe traffic",
             "Bytes a second over PCIe, and what the compared rank receives. Much more than it: data goes through the "
             "host that should go over NVLink or GPUDirect.",
-            [
-                query(f"max({on_gpu_of('gpu_pcie_receive_bytes_per_second', THIS)})", "received"),
-                query(f"max({on_gpu_of('gpu_pcie_transmit_bytes_per_second', THIS)})", "sent"),
-                query(f"max({on_gpu_of('gpu_pcie_receive_bytes_per_second', COMPARED)})", "received, compared rank"),
-            ],
-            unit="Bps",
-            low=0,
-            overrides=[
-                override("received", color=fixed(OWN)),
-                override("sent", color=fixed("purple")),
-                dashed("received, compared rank", GREY),
-            ],
+            "pcie",
+            compared=("receive", "received"),
         ),
-        timeseries(
+        _traffic(
             51,
             "NVLink traffic",
             "Bytes a second over all NVLinks, and what the compared rank sends. All peers of an all-reduce send the "
             "same; less here means a link that is down.",
-            [
-                query(f"max({on_gpu_of('gpu_nvlink_receive_bytes_per_second', THIS)})", "received"),
-                query(f"max({on_gpu_of('gpu_nvlink_transmit_bytes_per_second', THIS)})", "sent"),
-                query(f"max({on_gpu_of('gpu_nvlink_transmit_bytes_per_second', COMPARED)})", "sent, compared rank"),
-            ],
-            unit="Bps",
-            low=0,
-            overrides=[
-                override("received", color=fixed(OWN)),
-                override("sent", color=fixed("purple")),
-                dashed("sent, compared rank", GREY),
-            ],
+            "nvlink",
+            compared=("transmit", "sent"),
         ),
         timeseries(
             52,
@@ -205,7 +209,7 @@ def links() -> list[Json]:
             53,
             "Memory in use",
             "Frame buffer in use. At the top: the allocator frees and splits, which costs own time.",
-            _gpu_over_time("gpu_memory_used_bytes"),
+            _over_time("gpu_memory_used_bytes"),
             unit="bytes",
             low=0,
             size=(8, 7),
