@@ -162,6 +162,16 @@ def test_fail_on_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "straggling_rank" in capsys.readouterr().out
 
 
+def test_what_is_pending_is_no_verdict_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A rank that became slow just before the end would not have been told live, and fails nothing."""
+    path = write_csv(tmp_path / "f.csv", job(8, 400, slow_rank(2, 1.5, since=365, jitter=0.0)))
+
+    assert main(["replay", str(path), "--fail-on-verdict"]) == 0
+    said = capsys.readouterr().out
+    assert "pending, not long enough for an alert:" in said
+    assert "straggling_rank: rank 2" in said
+
+
 def test_refused_rows_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is refused is on standard error with reason and line, and in the JSON; the rest is judged."""
     path = write_csv(tmp_path / "f.csv", bad_worker())
