@@ -69,6 +69,34 @@ def test_windows_of_any_size_give_the_same(tmp_path: Path, monkeypatch: pytest.M
         ]
 
 
+@pytest.mark.parametrize("end", ["", ",", ",\n", "]", ", ]\n"])
+def test_a_bare_list_may_lack_its_end(tmp_path: Path, end: str) -> None:
+    """The format leaves the last bracket to the writer, who may have died."""
+    path = tmp_path / "t.json"
+    path.write_text('[{"ph": "X"},\n{"ph": "Y"}' + end)
+
+    assert [entry.value for entry in read_entries(path)] == [{"ph": "X"}, {"ph": "Y"}]
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        (r"C:\Users\me\train.py(12): step", r"C:\Users\me" + "\train.py(12): step"),
+        (r"\d+ and \u12g4", r"\d+ and \u12g4"),
+        (r"\\server\share", r"\server\share"),
+        ("two\nlines\tand a \x01", "two\nlines\tand a \x01"),
+        (r"\u00e9\n\"", 'é\n"'),
+    ],
+)
+def test_names_that_nobody_escaped(tmp_path: Path, written: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path of Windows or a line end in a name costs nothing, wherever the window cuts it; valid escapes stay."""
+    path = tmp_path / "t.json"
+    path.write_text(f'{{"traceEvents": [{{"name": "{written}", "ph": "X"}}, {{"ph": "behind it"}}]}}')
+    for size in (1, 7, 1 << 18):
+        monkeypatch.setattr(read, "_CHUNK_BYTES", size)
+        assert [entry.value for entry in read_entries(path)] == [{"name": name, "ph": "X"}, {"ph": "behind it"}]
+
+
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     """A file of 30 MB is read in a few megabytes."""
     path = tmp_path / "t.json"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, overload
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from straggler.errors import SourceFailedError
 from straggler.sources.trace import parse
-from straggler.sources.trace.intervals import covers, length, union, without
+from straggler.sources.trace.intervals import Interval, covers, length, union, within, without
 from straggler.sources.trace.parse import Trace, parse_trace
 from straggler.sources.trace.read import Entry
 from straggler.sources.trace.steps import StepTimes, step_times
@@ -121,6 +124,7 @@ def test_without_marks_the_trace_is_one_step() -> None:
         {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": -1},
         {"ph": "X", "cat": "kernel", "name": "k", "ts": float("nan"), "dur": 1},
         {"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1e300},
+        {"ph": "X", "cat": "kernel", "name": "k", "ts": "nan", "dur": 1},
     ],
 )
 def test_a_broken_event_is_counted_and_the_rest_is_good(broken: Any) -> None:
@@ -131,8 +135,51 @@ def test_a_broken_event_is_counted_and_the_rest_is_good(broken: Any) -> None:
     assert step_times(found) == step_times(parsed(gpu_step(1, 0)))
 
 
+def test_numbers_in_quotes_are_numbers() -> None:
+    """Converters write times as texts; they are the same times."""
+    quoted = [{**one, "ts": str(one["ts"]), "dur": str(one["dur"])} for one in gpu_step(1, 0)]
+
+    assert step_times(parsed(quoted)) == step_times(parsed(gpu_step(1, 0)))
+
+
+def test_numbers_that_no_machine_has_are_no_numbers() -> None:
+    """A step, a count or a group beyond 64 bits is left out, however long the number is."""
+    told: dict[str, Any] = {"In msg nelems": 10**400, "Group size": 8, "dtype": "Float", "Collective name": "allreduce"}
+    told |= {"Out msg nelems": 1, "Process Group Name": "0"}
+    found = parsed(
+        mark(1, 0, 100),
+        event(f"ProfilerStep#{'9' * 5000}", "user_annotation", 100, 100),
+        event("ncclDevKernel_AllReduce", "kernel", 10, 5, **told),
+    )
+
+    assert [step.number for step in found.steps] == [1]
+    assert (len(found.kernels), found.collectives) == (1, [])
+
+
+@pytest.mark.parametrize("category", ["cuda_runtime", "cuda_driver", "Runtime", "xpu_runtime", "privateuse1_driver"])
+def test_launches_of_all_makers(category: str) -> None:
+    """A kernel belongs to the step that launched it, whatever the maker of the device calls launching."""
+    found = parsed(
+        mark(1, 0, 100),
+        mark(2, 100, 100),
+        event("launch", category, 90, 5, correlation=3),
+        event("gemm", "kernel", 150, 10, 7, correlation=3),
+    )
+
+    assert [step.compute_seconds for step in step_times(found)] == [pytest.approx(10 * US), None]
+
+
+def test_amds_kernels_communicate_too() -> None:
+    """MSCCL's kernels, which RCCL uses, are no computing."""
+    step = only_step(mark(1, 0, 100), event("mscclKernel_Sum_half_Simple_false", "kernel", 10, 20, 7))
+
+    assert step.compute_seconds == 0
+    assert step.communication_seconds == pytest.approx(20 * US)
+
+
 def test_odd_metadata_is_unknown() -> None:
-    """A rank that is a text or negative is no rank."""
+    """A rank that is a text or negative is no rank, nor is ``true``."""
+    assert parse_trace([Entry("distributedInfo", {"rank": True}), Entry("traceEvents", mark(1, 0, 1))]).rank is None
     told = {"rank": "0", "world_size": -4, "backend": ["nccl"]}
     found = parse_trace([Entry("distributedInfo", told), Entry("traceEvents", mark(1, 0, 1))])
 
@@ -150,6 +197,49 @@ def test_a_trace_without_times_is_refused() -> None:
     """Metadata alone says nothing."""
     with pytest.raises(SourceFailedError, match="no_events"):
         parsed({"ph": "M", "name": "process_name"})
+
+
+class _Counted(Sequence[Interval]):
+    """Counts how many intervals were looked at."""
+
+    def __init__(self, intervals: list[Interval]) -> None:
+        self._intervals = intervals
+        self.looks = 0
+
+    @overload
+    def __getitem__(self, place: int) -> Interval: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Interval]: ...
+    def __getitem__(self, place: int | slice) -> Interval | list[Interval]:
+        self.looks += 1
+        return self._intervals[place]
+
+    def __len__(self) -> int:
+        return len(self._intervals)
+
+
+def test_a_step_looks_at_its_own_part_of_the_trace() -> None:
+    """A trace of twenty thousand steps took minutes when each step looked at all operators."""
+    disjoint = _Counted([(place * 10, place * 10 + 5) for place in range(10_000)])
+
+    assert within(disjoint, 50_003, 50_021) == [(50_003, 50_005), (50_010, 50_015), (50_020, 50_021)]
+    assert without([(50_003, 50_021)], disjoint) == [(50_005, 50_010), (50_015, 50_020)]
+    assert disjoint.looks < 100
+
+
+@given(
+    some=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30))),
+    others=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30))),
+)
+def test_sets_of_intervals_are_sets_of_moments(some: list[Interval], others: list[Interval]) -> None:
+    """Difference and part of any intervals hold the moments that they should."""
+    first, second = union(some), union(others)
+
+    def moments(intervals: Iterable[Interval]) -> set[int]:
+        return {moment for begin, end in intervals for moment in range(begin, end)}
+
+    assert moments(without(first, second)) == moments(first) - moments(second)
+    assert moments(within(first, 7, 19)) == moments(first) & set(range(7, 19))
 
 
 def test_sets_of_intervals() -> None:

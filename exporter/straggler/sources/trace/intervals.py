@@ -28,7 +28,7 @@ def length(disjoint: Iterable[Interval]) -> int:
 def without(disjoint: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
     """What of the first is in none of the second. Both disjoint and in order."""
     left: list[Interval] = []
-    at = 0
+    at = _first(others, disjoint[0][0]) if disjoint else 0
     for begin, end in disjoint:
         while at < len(others) and others[at][1] <= begin:
             at += 1
@@ -44,8 +44,20 @@ def without(disjoint: Sequence[Interval], others: Sequence[Interval]) -> list[In
 
 
 def within(disjoint: Sequence[Interval], begin: int, end: int) -> list[Interval]:
-    """What of these lies in one interval."""
-    return [(max(b, begin), min(e, end)) for b, e in disjoint if b < end and e > begin]
+    """What of these, which are disjoint and in order, lies in one interval."""
+    found = []
+    for place in range(_first(disjoint, begin), len(disjoint)):
+        b, e = disjoint[place]
+        if b >= end:
+            break
+        if e > begin:
+            found.append((max(b, begin), min(e, end)))
+    return found
+
+
+def _first(disjoint: Sequence[Interval], moment: int) -> int:
+    """The place of the first that can end after a moment: a step looks at its own part of a long trace only."""
+    return max(bisect_right(disjoint, (moment, 1 << 63)) - 1, 0)
 
 
 def covers(disjoint: Sequence[Interval], moment: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from straggler.errors import SourceFailedError
 from straggler.sources.trace.intervals import Interval
@@ -19,19 +19,22 @@ MAX_KEPT: Final = 2_000_000
 """Events kept of one file, some 100 bytes each: a trace with more is of too many steps to be looked at."""
 MAX_METADATA_RANKS: Final = 1 << 20
 
-_STEP = re.compile(r"ProfilerStep#(\d+)")
+_STEP = re.compile(r"ProfilerStep#(\d{1,15})\b", re.ASCII)
 _LOADING: Final = "enumerate(DataLoader)"  # enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__
 _OPTIMIZER: Final = "Optimizer.step#"  # Optimizer.step#AdamW.step
 _BACKWARD: Final = "autograd::engine::evaluate_function"  # autograd::engine::evaluate_function: AddmmBackward0
 # The mark that recommender trainings put around it: "## backward ##"
 _MARKED_BACKWARD = re.compile(r"#*\s*backward\s*#*")
-# ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...), ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(...); RCCL has these too
-_COMMUNICATION_KERNEL = re.compile(r"nccl\w*kernel", re.IGNORECASE)
+# ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...), ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(...); RCCL has these too,
+# and mscclKernel_Sum_half_Simple_...
+_COMMUNICATION_KERNEL = re.compile(r"(?:nccl|msccl)\w*kernel", re.IGNORECASE)
 # gloo:all_reduce, on the thread that does it; nccl:… on the host is the launch alone
 _HOST_COLLECTIVE = re.compile(r"(?:gloo|mpi|ucc|xccl):(\w+)")
 _ANNOTATIONS: Final = frozenset({"user_annotation", "operator", "cpu_op"})
 _COPIES: Final = frozenset({"gpu_memcpy", "memcpy", "gpu_memset", "memset"})
-_LAUNCHES: Final = frozenset({"cuda_runtime", "cuda_driver", "runtime", "hip_runtime"})
+_LAUNCHES: Final = ("runtime", "_driver")
+"""How the categories of launches end: ``Runtime``, ``cuda_runtime``, ``cuda_driver``, ``hip_runtime``, ``xpu_runtime``,
+``privateuse1_runtime``."""
 
 # c10::toString of a ScalarType, as record_param_comms writes it
 _ITEM_BYTES: Final = {
@@ -129,9 +132,14 @@ def parse_trace(entries: Iterable[Entry]) -> Trace:
 def _describe(trace: Trace, told: Mapping[str, Any]) -> None:
     """``distributedInfo`` may lack any of these."""
     rank, world_size, backend = told.get("rank"), told.get("world_size"), told.get("backend")
-    trace.rank = rank if isinstance(rank, int) and 0 <= rank < MAX_METADATA_RANKS else None
-    trace.world_size = world_size if isinstance(world_size, int) and 0 < world_size <= MAX_METADATA_RANKS else None
+    trace.rank = rank if _is_whole(rank) and rank < MAX_METADATA_RANKS else None
+    trace.world_size = world_size if _is_whole(world_size) and 0 < world_size <= MAX_METADATA_RANKS else None
     trace.backend = backend if isinstance(backend, str) else None
+
+
+def _is_whole(value: Any) -> TypeGuard[int]:
+    """A number of things; not ``true``, and none that is longer than 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
 def _keep(trace: Trace, event: Any) -> int:
@@ -158,7 +166,7 @@ def _keep(trace: Trace, event: Any) -> int:
     if category == "kernel" or category in _COPIES:
         return _keep_kernel(trace, name, category, times, args)
     thread = _thread(event)
-    if category in _LAUNCHES:
+    if category.endswith(_LAUNCHES):
         correlation = args.get("correlation")
         if isinstance(correlation, int):
             trace.launches[correlation] = thread, begin
@@ -170,13 +178,23 @@ def _keep(trace: Trace, event: Any) -> int:
 
 
 def _times(event: Mapping[str, Any]) -> Interval | None:
-    begin, duration = event.get("ts"), event.get("dur", 0)
-    if not isinstance(begin, int | float) or not isinstance(duration, int | float) or not 0 <= duration < 1e13:
+    begin, duration = _microseconds(event.get("ts")), _microseconds(event.get("dur", 0))
+    if begin is None or duration is None or not 0 <= duration < 1e13:
         return None
     if not abs(begin) < 1e16:  # also NaN; microseconds since the epoch are 1.7e15
         return None
     begin_ns = round(begin * 1000)
     return begin_ns, begin_ns + round(duration * 1000)
+
+
+def _microseconds(value: Any) -> float | None:
+    """A time. Some converters write numbers in quotes."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, int | float) else None
 
 
 def _thread(event: Mapping[str, Any]) -> Any:
@@ -199,7 +217,7 @@ def _collective(times: Interval, args: Mapping[str, Any]) -> Collective | None:
     name, group = args.get("Collective name"), args.get("Process Group Name")
     counts = [args.get(f"{way} msg nelems") for way in ("In", "Out")]
     size, item = args.get("Group size"), _ITEM_BYTES.get(str(args.get("dtype")))
-    whole = [count for count in (*counts, size) if isinstance(count, int) and count >= 0]
+    whole = [count for count in (*counts, size) if _is_whole(count)]
     if not isinstance(name, str) or len(whole) != 3 or item is None:
         return None
     return Collective(*times, str(group), name.lstrip("_"), whole[2], max(whole[:2]) * item)

@@ -29,6 +29,8 @@ _MAX_VALUE_CHARACTERS: Final = 1 << 24
 _LONGEST_WORD: Final = 8
 """``false`` and ``\\u0000``, cut anywhere."""
 _BLANKS: Final = re.compile(r"[\s,]*")
+# "name": "C:\Users\me\train.py(12): step"         (names that were written as they are; a valid escape stays)
+_ESCAPE: Final = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|(?=.{5}))', re.DOTALL)
 
 
 class Entry(NamedTuple):
@@ -95,13 +97,14 @@ class _Scanner:
         self._text = ""
         self._at = 0
         self._ended = False
-        self._raw_decode = json.JSONDecoder().raw_decode
+        # Not strict: names of ranges may hold line ends and other control characters.
+        self._raw_decode = json.JSONDecoder(strict=False).raw_decode
 
     def entries(self) -> Iterator[Entry]:
         first = self._peek()
-        if first == "[":  # the events alone, as other tools write them
+        if first == "[":  # the events alone, as other tools write them; the ] at their end may be left out
             self._at += 1
-            yield from self._events()
+            yield from self._events(at_end="]")
             return
         if first != "{":
             raise SourceFailedError("not_a_trace", "it does not begin like a JSON object")
@@ -126,17 +129,19 @@ class _Scanner:
         if not found:
             raise SourceFailedError("not_a_trace", f"it has no {EVENTS_KEY}")
 
-    def _events(self) -> Iterator[Entry]:
-        while self._peek() != "]":
+    def _events(self, at_end: str = "") -> Iterator[Entry]:
+        while self._peek(at_end) != "]":
             yield Entry(EVENTS_KEY, self._value())
         self._at += 1
 
-    def _peek(self) -> str:
-        """The next character that is no blank and no comma."""
+    def _peek(self, at_end: str = "") -> str:
+        """The next character that is no blank and no comma; at the end of the file ``at_end``, if that may be there."""
         while True:
             self._at = _BLANKS.match(self._text, self._at).end()  # type: ignore[union-attr]  # nothing is a match too
             if self._at < len(self._text):
                 return self._text[self._at]
+            if self._ended and at_end:
+                return at_end
             self._more()
 
     def _value(self) -> Any:
@@ -145,6 +150,8 @@ class _Scanner:
             try:
                 value, end = self._raw_decode(self._text, self._at)
             except json.JSONDecodeError as error:
+                if "escape" in error.msg and self._mend():
+                    continue
                 # What the window cuts off looks like an error at its end.
                 if self._ended or len(self._text) - self._at > _MAX_VALUE_CHARACTERS:
                     raise self._broken(error) from error
@@ -172,6 +179,12 @@ class _Scanner:
         self._ended = not block
         self._text = self._text[self._at :] + self._decode(block, final=self._ended)
         self._at = 0
+
+    def _mend(self) -> bool:
+        """Make a backslash that escapes nothing a plain one, in all of the window; whether there was any."""
+        rest = self._text[self._at :]
+        self._text, self._at = _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", rest), 0
+        return len(self._text) > len(rest)
 
     def _broken(self, error: json.JSONDecodeError | None = None) -> SourceFailedError:
         cut_off = error is not None and (len(self._text) - error.pos < _LONGEST_WORD or "Unterminated" in error.msg)

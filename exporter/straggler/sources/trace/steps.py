@@ -51,6 +51,8 @@ class _Phases:
         self.backward = {thread: union(spans) for thread, spans in trace.backward.items()}
         self.backward_anywhere = _joined(trace.backward)
         self.operators = {thread: union(spans) for thread, spans in trace.operators.items()}
+        self.operators_anywhere = _joined(trace.operators)
+        self.host_communication = union(trace.host_communication)
 
     def of(self, thread: object, moment: int) -> str:
         """The phase in which something was launched."""
@@ -71,7 +73,7 @@ def step_times(trace: Trace) -> tuple[StepTimes, ...]:
     phases = _Phases(trace)
     if trace.kernels:
         return tuple(_gpu_steps(trace, steps, phases))
-    return tuple(_host_step(trace, step, phases) for step in steps)
+    return tuple(_host_step(step, phases) for step in steps)
 
 
 def _gpu_steps(trace: Trace, steps: Sequence[Step], phases: _Phases) -> Iterable[StepTimes]:
@@ -120,19 +122,18 @@ def _launch(trace: Trace, kernel: Kernel) -> tuple[object, int]:
     return launch if launch is not None else (None, kernel.begin_ns)
 
 
-def _host_step(trace: Trace, step: Step, phases: _Phases) -> StepTimes:
+def _host_step(step: Step, phases: _Phases) -> StepTimes:
     backward = within(phases.backward_anywhere, step.begin_ns, step.end_ns)
     optimizer = within(phases.optimizer, step.begin_ns, step.end_ns)
     loading = within(phases.loading, step.begin_ns, step.end_ns)
-    threads = [step.thread] if step.thread in phases.operators else list(phases.operators)
-    operators = within(union(span for one in threads for span in phases.operators[one]), step.begin_ns, step.end_ns)
-    communication = within(union(trace.host_communication), step.begin_ns, step.end_ns)
+    operators = within(phases.operators.get(step.thread, phases.operators_anywhere), step.begin_ns, step.end_ns)
+    communication = within(phases.host_communication, step.begin_ns, step.end_ns)
     # A synchronous collective is itself an operator of the training thread: it is no computing.
     forward = without(without(operators, union([*backward, *optimizer, *loading])), communication)
     computing = union([*forward, *backward, *optimizer])
     exposed = length(without(communication, computing))
     has_operators = bool(phases.operators)
-    shows_communication = bool(trace.host_communication)
+    shows_communication = bool(phases.host_communication)
     return StepTimes(
         number=step.number,
         step_seconds=(step.end_ns - step.begin_ns) * _NS,
