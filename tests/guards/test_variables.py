@@ -20,6 +20,13 @@ def test_the_sidecar_knows_the_hooks_variables() -> None:
     assert used == HOOK_VARIABLES
 
 
+def test_each_variable_of_the_hook_is_documented() -> None:
+    """``docs/hook.md`` spells out every variable, and none that the hook does not read."""
+    page = (Path(__file__).parents[2] / "docs/hook.md").read_text(encoding="utf-8").partition("## Variables")[2]
+
+    assert set(re.findall(r"STRAGGLER_[A-Z_]*[A-Z]", page)) == HOOK_VARIABLES
+
+
 def test_no_variable_means_two_things() -> None:
     """A token to push with, found in the environment, must not switch push on in a sidecar that inherits it."""
     ours = {CONFIG_VARIABLE, *(setting.variable for setting in settings())}

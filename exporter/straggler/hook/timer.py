@@ -60,7 +60,7 @@ class StepTimer:
         clock: nanoseconds that never go back.
         wall_clock: nanoseconds since the epoch.
 
-    What is not given here can be set in the environment as ``STRAGGLER_…``; docs/step-ring.md lists the variables.
+    What is not given here can be set in the environment as ``STRAGGLER_…``; docs/hook.md lists the variables.
     ``STRAGGLER_DISABLED=1`` switches all of this off.
     """
 
