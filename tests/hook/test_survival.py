@@ -190,18 +190,18 @@ timer.close()
 
 
 @pytest.mark.parametrize(
-    ("damage", "kept"),
+    ("damage", "kept", "told"),
     [
-        ("for n in os.listdir(d): os.unlink(os.path.join(d, n))", 0),
-        ("for n in os.listdir(d): os.truncate(os.path.join(d, n), 0)", 0),
-        ("for n in os.listdir(d): os.truncate(os.path.join(d, n), 5000)", 1),
-        ("import shutil; shutil.rmtree(d)", 0),
-        ("os.chmod(d, 0o500)", 1),
+        ("for n in os.listdir(d): os.unlink(os.path.join(d, n))", 0, ["was deleted"]),
+        ("for n in os.listdir(d): os.truncate(os.path.join(d, n), 0)", 0, ["was truncated"]),
+        ("for n in os.listdir(d): os.truncate(os.path.join(d, n), 5000)", 1, ["was truncated"]),
+        ("import shutil; shutil.rmtree(d)", 0, ["was deleted"]),
+        ("os.chmod(d, 0o500)", 1, []),
     ],
     ids=["deleted", "truncated", "cut", "directory removed", "directory read-only"],
 )
-def test_file_is_damaged_while_running(rings: Path, damage: str, kept: int) -> None:
-    """The ring is deleted, truncated or its directory taken away: no signal, no exception, at most one report."""
+def test_file_is_damaged_while_running(rings: Path, damage: str, kept: int, told: list[str]) -> None:
+    """The ring is deleted, truncated or its directory taken away: no signal, no exception, one report that says so."""
     done = train(
         f"steps(3)\nd = os.environ['STRAGGLER_DIR']\n{damage}\ntime.sleep(0.15)\nsteps(2000)\n" + LAST_LINE, rings
     )
@@ -209,7 +209,8 @@ def test_file_is_damaged_while_running(rings: Path, damage: str, kept: int) -> N
         rings.chmod(0o700)
 
     assert (done.code, done.out) == (0, "trained\n"), done.err
-    assert len(done.reports) <= 1
+    assert len(done.reports) == len(told)
+    assert all(text in report for text, report in zip(told, done.reports, strict=True))
     assert len(done.rings) == kept
 
 
