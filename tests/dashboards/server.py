@@ -121,7 +121,7 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
         try:
             if requests.get(f"{url}/-/ready", timeout=5).ok:
                 return
-        except requests.ConnectionError:
+        except requests.RequestException:
             pass
         if process.poll() is not None:
             break

@@ -33,6 +33,8 @@ class Trained:
         from straggler.hook.torch import install
         from straggler.wire.profile import Request, encode
 
+        # Threads that spin for each other take seconds a step on a busy machine, and a profile lasts a minute at most.
+        torch.set_num_threads(1)
         instrument = install.start()
         net = torch.nn.Sequential(*[torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)]).to(device)
         optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)

@@ -286,7 +286,7 @@ def test_late_answer_is_used(stubbed: Stubbed) -> None:
 
 def test_handles_are_released_when_idle(stubbed: Stubbed) -> None:
     """When nobody asks, the process closes the library in an orderly way and ends; the next look starts another."""
-    stubbed.idle_seconds = 0.05
+    stubbed.idle_seconds = 1.0
     stubbed.look()
     wait_until_gone(stubbed.workers[0])
 
