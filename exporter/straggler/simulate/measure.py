@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from straggler.errors import WireError
+from straggler.errors import SourceFailedError, WireError
 from straggler.simulate.scenario import Scenario
-from straggler.wire import layout
-from straggler.wire.decode import decode_identity, decode_preamble, decode_record, file_bytes, slot_offset
+from straggler.sources.rings.snapshot import read_snapshot
 from straggler.wire.records import StepRecord
 
 _NS = 1e-9
@@ -45,20 +44,10 @@ def read_records(rings: Path) -> dict[int, list[StepRecord]]:
     """All records that are still in the rings, by rank, in order. What is not whole is left out."""
     records: dict[int, list[StepRecord]] = {}
     for path in rings.rglob("*"):
-        if not path.is_file():
-            continue
-        data = path.read_bytes()
-        with contextlib.suppress(WireError):  # no ring, or one that nobody has begun to write
-            preamble = decode_preamble(data)
-            rank = decode_identity(data[layout.IDENTITY_OFFSET : layout.RECORDS_OFFSET]).rank
-            if len(data) < file_bytes(preamble):
-                continue
-            found = []
-            for serial in range(1, preamble.capacity + 1):
-                start = slot_offset(serial, preamble)
-                with contextlib.suppress(WireError):  # not written yet
-                    found.append(decode_record(data[start : start + preamble.record_bytes]))
-            records[rank] = sorted(found, key=lambda record: record.serial)
+        with contextlib.suppress(SourceFailedError, WireError):  # a directory, no ring, or one that nobody has begun
+            ring = read_snapshot(path)
+            if ring.identity is not None:
+                records[ring.identity.rank] = list(ring.records)
     return records
 
 
