@@ -57,7 +57,7 @@ def _slurm(environment: Mapping[str, str]) -> str:
     if not job:
         return ""
     # mpirun starts its processes on other nodes through steps of its own, and those on the first node in none.
-    is_step = step.isdigit() and int(step) < _FIRST_SPECIAL_STEP and "OMPI_COMM_WORLD_RANK" not in environment
+    is_step = step.isdecimal() and int(step) < _FIRST_SPECIAL_STEP and "OMPI_COMM_WORLD_RANK" not in environment
     return f"{job}.{step}" if is_step else job
 
 

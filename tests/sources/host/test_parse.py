@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from straggler.errors import ParseError
@@ -91,6 +91,9 @@ def test_group_without_a_cpu_controller_has_no_throttling() -> None:
     assert throttling({"usage_usec": 12}) == {}
 
 
+@example("nr_periods ²")
+@example("some avg10=0.00 total=²")
+@example("NSpid: ²")
 @given(st.text())
 def test_any_text(text: str) -> None:
     """Any text is read or refused, and nothing else happens."""

@@ -74,7 +74,7 @@ def parse_inner_pid(text: str) -> int | None:
     for line in text.splitlines():
         if line.startswith("NSpid:"):
             last = line.split()[-1]
-            return int(last) if last.isdigit() else None
+            return int(last) if last.isdecimal() else None
     return None
 
 
@@ -101,7 +101,7 @@ def parse_pressure(text: str) -> dict[str, float]:
     for line in text.splitlines():
         share, _, rest = line.partition(" ")
         total = rest.rpartition("total=")[2]
-        if share not in ("some", "full") or not total.isdigit():
+        if share not in ("some", "full") or not total.isdecimal():
             raise ParseError("pressure", line)
         seconds[share] = int(total) / _PER_MICRO
     return seconds
@@ -116,7 +116,7 @@ def parse_numbers(text: str) -> dict[str, int]:
     numbers: dict[str, int] = {}
     for line in text.splitlines():
         name, _, number = line.partition(" ")
-        if not number.isdigit():
+        if not number.isdecimal():
             raise ParseError("control group", line)
         numbers[name] = int(number)
     return numbers

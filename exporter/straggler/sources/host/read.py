@@ -188,7 +188,7 @@ class HostSource:
         if groups.memory:
             # the first version counts only how often the limit was hit
             text = (_read(self._group("memory", groups.memory) / "memory.failcnt") or "").strip()
-            return {"max": float(text)} if text.isdigit() else {}
+            return {"max": float(text)} if text.isdecimal() else {}
         if not groups.unified:
             return {}
         numbers = self._numbers(self._group("unified", groups.unified) / "memory.events")
