@@ -109,6 +109,19 @@ def test_narrow_terminal_cuts_names_and_no_numbers() -> None:
     assert "llama" in lines[2]
 
 
+@pytest.mark.parametrize(("cause", "shown"), [("thermal", ["SM", "active", "%"]), ("clocks_set_low", [])])
+def test_no_column_is_emptied_by_a_narrow_terminal(cause: str, shown: list[str]) -> None:
+    """On 80 columns the GPU's activity is shown or has no column: once its column was there, empty, as if unknown."""
+    document = _document(*EIGHT)
+    document["ranks"][2]["cause"] = cause
+
+    lines = _text(ranks_table(document), width=80).splitlines()
+
+    assert all(len(line.rstrip()) <= 80 for line in lines)
+    assert cause in lines[4]
+    assert [word for word in ("SM", "active", "%") if word in lines[1] + lines[4]] == shown
+
+
 def test_names_are_no_markup() -> None:
     """A run that is called like a style of the terminal is shown as it is called."""
     views = [view(rank, identity=identity(rank, run=f"[bold]{rank}[/bold]")) for rank in range(2)]

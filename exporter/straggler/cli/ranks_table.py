@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -14,8 +15,24 @@ _ALWAYS = frozenset({"rank", "state", "step", "step time", "own", "wait", "slowd
 _IF_DIFFERENT = frozenset({"run", "node", "group"})
 """Not worth a column where all ranks say the same; the title says it."""
 _MAY_BE_CUT = frozenset({"run", "node", "group", "GPU"})
+_MAY_BE_LEFT_OUT = frozenset({"GPU", "SM active"})
 MOST_IN_ORDER = 16
 """More rows than this may not fit on the screen: then slow ranks come first."""
+
+
+class _FittingTable(Table):
+    """In a narrow terminal leaves one blank between columns, then the GPU's columns: empty ones would say "unknown"."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.collapse_padding = self._least_width(2) > options.max_width
+        while self.columns[-1].header in _MAY_BE_LEFT_OUT and self._least_width(1) > options.max_width:
+            self.columns.pop()
+        yield from super().__rich_console__(console, options)
+
+    def _least_width(self, gap: int) -> int:
+        """With so many blanks between columns, and names cut to the width of their title."""
+        widths = [column.min_width or len(str(column.header)) for column in self.columns]
+        return sum(widths) + gap * (len(widths) - 1)
 
 
 def ranks_table(document: Mapping[str, Any]) -> Table:
@@ -29,7 +46,7 @@ def ranks_table(document: Mapping[str, Any]) -> Table:
         ranks = sorted(ranks, key=lambda rank: not is_slow(rank))
     rows = [cells(rank) for rank in ranks]
     shown = [index for index, column in enumerate(COLUMNS) if _is_worth_showing(column.title, [r[index] for r in rows])]
-    table = Table(title=_title(ranks), title_justify="left", title_style="bold", pad_edge=False, box=None)
+    table = _FittingTable(title=_title(ranks), title_justify="left", title_style="bold", pad_edge=False, box=None)
     for index in shown:
         column = COLUMNS[index]
         # A narrow terminal cuts names, of which a part still tells something, and no number: 1… may be rank 1 or 127.
