@@ -38,6 +38,12 @@ def test_resolve() -> None:
     assert found == {"step": 0, "rank": 1, "wall": 3, "own": 4}
 
 
+def test_capitals_do_not_matter_unless_they_tell_columns_apart() -> None:
+    """``Rank`` is the rank where nothing is called ``rank``; where both are, the exact name counts."""
+    assert resolve(["Step", "RANK", "Wall", "own"], {}) == {"step": 0, "rank": 1, "wall": 2, "own": 3}
+    assert resolve(["Step", "step", "rank", "wall", "own"], {})["step"] == 1
+
+
 @pytest.mark.parametrize(
     ("header", "mapping", "key", "said"),
     [
@@ -46,6 +52,8 @@ def test_resolve() -> None:
         (["step", "rank", "wall"], {}, "own", "no column own \\(or wait\\)"),
         (["step", "rank", "wall", "own"], {"own": "ownn"}, "columns", "no column 'ownn' \\(the nearest is 'own'\\)"),
         (["step", "rank", "wall", "own", "own"], {}, "own", "2 columns named own"),
+        (["step", "rank", "wall", "Own", "OWN"], {}, "own", "2 columns named own"),
+        (["step", "rank", "wall", "Mine"], {"own": "mine"}, "columns", "no column 'mine' \\(the nearest is 'Mine'\\)"),
         ([""], {}, "step", "it has none"),
     ],
 )

@@ -51,7 +51,7 @@ def resolve(header: Sequence[str], mapping: Mapping[str, str]) -> dict[str, int]
 
     Args:
         header: the file's column names.
-        mapping: our name to theirs; what is not in it is looked for under our own name.
+        mapping: our name to theirs; what is not in it is looked for under our own name, in capitals or not.
 
     Returns:
         Position of each of our columns that the file has.
@@ -59,17 +59,19 @@ def resolve(header: Sequence[str], mapping: Mapping[str, str]) -> dict[str, int]
     Raises:
         ConfigError: a column that was named or is needed is not there, or its name stands twice.
     """
-    names = [name.strip() for name in header]
+    exact = [name.strip() for name in header]
+    lower = [name.lower() for name in exact]
     found: dict[str, int] = {}
     for ours in COLUMNS:
         theirs = mapping.get(ours, ours)
+        names = exact if theirs in exact or ours in mapping else lower
         if theirs in names:
             if names.count(theirs) > 1:
                 raise ConfigError(ours, f"the file has {names.count(theirs)} columns named {theirs}")
             found[ours] = names.index(theirs)
         elif ours in mapping:
             raise ConfigError(
-                "columns", f"{ours}={theirs}: the file has no column {theirs!r}{_nearest(theirs, names)}; {_has(names)}"
+                "columns", f"{ours}={theirs}: the file has no column {theirs!r}{_nearest(theirs, exact)}; {_has(exact)}"
             )
     missing = [ours for ours in _REQUIRED if ours not in found]
     if not missing and "own" not in found and "wait" not in found:
@@ -79,8 +81,8 @@ def resolve(header: Sequence[str], mapping: Mapping[str, str]) -> dict[str, int]
         instead = " (or wait)" if key == "own" else ""
         raise ConfigError(
             key,
-            f"the file has no column {key}{instead}{_nearest(key, names)}; name yours with --columns {key}=NAME; "
-            f"{_has(names)}",
+            f"the file has no column {key}{instead}{_nearest(key, exact)}; name yours with --columns {key}=NAME; "
+            f"{_has(exact)}",
         )
     return found
 

@@ -17,6 +17,7 @@ UNITS: dict[str, int] = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns":
 """Nanoseconds in each unit that durations may have."""
 
 REASONS = (
+    "unreadable_line",  # a field of more than 131,072 characters, or a NUL
     "missing_value",
     "too_few_fields",
     "too_many_fields",
@@ -40,10 +41,15 @@ _ROUNDING = 1.001
 # 46,63 and 1.234,5: decimal commas, as spreadsheets write them in half of Europe
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:\.\d{3})*,\d+")
 
+# rank3, step 12, ProfilerStep's Step#12
+_NAMED = re.compile(r"(rank|step)[ _#:-]?(\d{1,15})", re.ASCII | re.IGNORECASE)
+_COUNTED = ("step", "rank")
+
 _NO_PHASES: Mapping[str, int] = {}
 
-Row = tuple[int, Sequence[Any]]
-"""Line number, and the fields: texts, or a typed table's own values; ``None`` and ``""`` are absent."""
+Row = tuple[int, Sequence[Any] | None]
+"""Line number, and the fields: texts, or a typed table's own values; ``None`` and ``""`` are absent. ``None`` instead
+of fields: the line cannot be divided."""
 
 
 class _RefusedError(Exception):
@@ -112,7 +118,9 @@ class _RowParser:
         self._interned: dict[str, str] = {}
         self._seen: set[tuple[int, int]] = set()
 
-    def parse(self, line: int, fields: Sequence[Any]) -> RecordedStep:
+    def parse(self, line: int, fields: Sequence[Any] | None) -> RecordedStep:
+        if fields is None:
+            raise _RefusedError("unreadable_line", "no line of a table")
         if len(fields) != self._width:
             reason = "too_few_fields" if len(fields) < self._width else "too_many_fields"
             raise _RefusedError(reason, f"{len(fields)} fields under {self._width} column names")
@@ -172,6 +180,8 @@ class _RowParser:
         if value is None:
             return None
         if isinstance(value, str):
+            if column in _COUNTED and (named := _NAMED.fullmatch(value)) and named[1].lower() == column:
+                value = named[2]
             if _DECIMAL_COMMA.fullmatch(value):
                 better = value.replace(".", "").replace(",", ".")
                 raise ParseError(f"{column} in line {self._line} (a decimal comma: write {better})", value)

@@ -6,8 +6,10 @@ import csv
 import gzip
 import importlib
 import io
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +21,22 @@ from straggler.sources.recording.parse import Row, parse_table
 _GZIP_MAGIC = b"\x1f\x8b"
 _PARQUET_MAGIC = b"PAR1"
 _UTF16_MAGIC = (b"\xff\xfe", b"\xfe\xff")
+_OTHERS = (
+    (b"PK\x03\x04", "a zip or Excel file; save it as CSV"),
+    (b"\x28\xb5\x2f\xfd", "packed with zstd; unpack it, or use gzip"),
+    (b"BZh", "packed with bzip2; unpack it, or use gzip"),
+    (b"\xfd7zXZ", "packed with xz; unpack it, or use gzip"),
+    (b"ARROW1", "an Arrow file; write Parquet or CSV"),
+    (b"{", "JSON; write it as CSV"),
+    (b"[", "JSON; write it as CSV"),
+    (b"<", "HTML or XML; CSV is needed"),
+)
+"""Beginnings of what people take for a recording."""
 _DELIMITERS = (",", ";", "\t", "|")
+_BLANK = " "
+"""Any number of blanks between two fields, as tools for terminals write them."""
+# sep=;           (Excel's first line)
+_EXCEL = re.compile(r"sep=([,;|\t])", re.IGNORECASE)
 
 
 def read_recording(
@@ -51,11 +68,14 @@ def read_recording(
 
 def _read_stream(stream: IO[bytes], mapping: Mapping[str, str], unit: str) -> Reading[RecordedStep]:
     buffered = io.BufferedReader(stream) if isinstance(stream, io.RawIOBase) else stream
-    head = buffered.peek(4)[:4] if isinstance(buffered, io.BufferedReader) else b""
+    head = buffered.peek(8)[:8] if isinstance(buffered, io.BufferedReader) else b""
     if head.startswith(_PARQUET_MAGIC):
         return _read_parquet(buffered, mapping, unit)
     if head.startswith(_UTF16_MAGIC):
         raise ParseError("recording", "UTF-16 text; save it as UTF-8")
+    for beginning, what in _OTHERS:
+        if head.startswith(beginning):
+            raise ParseError("recording", what)
     try:
         if head.startswith(_GZIP_MAGIC):
             with gzip.open(buffered, "rb") as unpacked:
@@ -78,46 +98,72 @@ def _read_csv(stream: IO[bytes], mapping: Mapping[str, str], unit: str) -> Readi
 
 
 def _read_text(text: IO[str], mapping: Mapping[str, str], unit: str) -> Reading[RecordedStep]:
-    first = ""
-    skipped = 0
-    for line in text:
-        if line.strip():
-            first = line
+    lines: Iterator[tuple[int, str]] = enumerate(text, start=1)
+    names, comment, delimiter = "", "", ""
+    for number, line in lines:
+        stripped = line.strip()
+        if stripped.startswith("#"):
+            comment = stripped.lstrip("# ")
+        elif match := _EXCEL.fullmatch(stripped):
+            delimiter = match[1]
+        elif stripped:
+            names = line
+            if comment and stripped[0].isdigit():  # numpy.savetxt: names behind a #, numbers below
+                names, lines = comment, chain([(number, line)], lines)
             break
-        skipped += 1
-    if not first:
+    if not names:
         raise ParseError("recording", "an empty file")
-    try:
-        delimiter = _delimiter(first)
-        header = next(csv.reader([first], delimiter=delimiter))
-        return parse_table(header, _csv_rows(text, delimiter, len(header), skipped + 1), mapping, unit)
-    except csv.Error as error:
-        raise ParseError(f"recording as CSV ({error})", first.strip()) from error
+    delimiter = delimiter or _delimiter(names)
+    header = _fields(names, delimiter)
+    if header is None:
+        raise ParseError("recording as CSV", names)
+    return parse_table(header, _csv_rows(lines, delimiter, len(header)), mapping, unit)
 
 
-def _csv_rows(text: IO[str], delimiter: str, width: int, lines_before: int) -> Iterator[Row]:
+def _csv_rows(lines: Iterable[tuple[int, str]], delimiter: str, width: int) -> Iterator[Row]:
     """The rows; where a quote that is never closed has swallowed lines, each of those is a row of its own."""
-    taken: list[str] = []
-    reader = csv.reader(_noted(text, taken), delimiter=delimiter)
-    for fields in reader:
-        number = reader.line_num + lines_before
-        if len(taken) > 1 and len(fields) != width:
-            for place, line in enumerate(taken, start=number - len(taken) + 1):
-                yield place, next(csv.reader([line], delimiter=delimiter))
+    taken: list[tuple[int, str]] = []
+    reader = csv.reader(_noted(lines, taken, delimiter), delimiter=delimiter)
+    while True:
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            fields = None
+        if fields is None or (len(taken) > 1 and len(fields) != width):
+            for place, line in taken:
+                yield place, _fields(line, delimiter)
         elif any(field.strip() for field in fields):
-            yield number, fields
+            yield taken[-1][0], fields
         taken.clear()
 
 
-def _noted(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
-    for line in lines:
-        taken.append(line)
-        yield line
+def _noted(lines: Iterable[tuple[int, str]], taken: list[tuple[int, str]], delimiter: str) -> Iterator[str]:
+    for number, line in lines:
+        if line.startswith("#"):
+            continue
+        whole = _squeezed(line) if delimiter == _BLANK else line
+        taken.append((number, whole))
+        yield whole
+
+
+def _fields(line: str, delimiter: str) -> list[str] | None:
+    """One line by itself; ``None`` if it is none of CSV's: a field without end, on older Pythons a NUL."""
+    try:
+        return next(csv.reader([_squeezed(line) if delimiter == _BLANK else line], delimiter=delimiter), [])
+    except csv.Error:
+        return None
+
+
+def _squeezed(line: str) -> str:
+    return _BLANK.join(line.split())
 
 
 def _delimiter(header: str) -> str:
-    """The delimiter that cuts the header into most names; a comma if none cuts it."""
-    return max(_DELIMITERS, key=lambda delimiter: len(next(csv.reader([header], delimiter=delimiter))))
+    """The delimiter that cuts the header into most names; blanks, then a comma, if none cuts it."""
+    best = max(_DELIMITERS, key=lambda delimiter: len(_fields(header, delimiter) or ()))
+    return best if len(_fields(header, best) or ()) > 1 or len(header.split()) == 1 else _BLANK
 
 
 def _read_parquet(stream: IO[bytes], mapping: Mapping[str, str], unit: str) -> Reading[RecordedStep]:
