@@ -239,6 +239,20 @@ def test_directory_gives_all_its_rings(tmp_path: Path, capsys: pytest.CaptureFix
 
     assert [file["identity"]["run"] for file in ran.document["files"]] == ["b", "c", "a"]
     assert [refused["reason"] for refused in empty.document["refused"]] == ["not_regular"]
+    assert "a directory without rings" in empty.err
+
+
+def test_directory_of_all_pods_gives_the_rings_of_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Under Kubernetes rings lie two directories below the one that the sidecar reads."""
+    pod = tmp_path / "team-a" / "6f1d"
+    pod.mkdir(parents=True)
+    RingFile(pod / "a.ring", run="deep").step()
+    (pod / "deeper").mkdir()
+    RingFile(pod / "deeper" / "b.ring", run="too deep").step()
+
+    ran = Ran(capsys, "--json", str(tmp_path))
+
+    assert [file["identity"]["run"] for file in ran.document["files"]] == ["deep"]
 
 
 def test_hostile_names_reach_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

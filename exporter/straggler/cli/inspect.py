@@ -16,6 +16,7 @@ from straggler.errors import ConfigError, SourceFailedError, WireError
 from straggler.model.from_wire import totals_of
 from straggler.model.identity import clean_text
 from straggler.sources.nccl.snapshot import is_log, read_log
+from straggler.sources.rings.discover import MAX_DEPTH, SUFFIX
 from straggler.sources.rings.snapshot import Snapshot, read_snapshot
 from straggler.sources.trace.parse import Trace
 from straggler.sources.trace.read import is_trace
@@ -87,6 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
     for path in (ring for given in arguments.files for ring in _rings_in(given)):
         name = clean_text(str(path), None)
         try:
+            if os.path.isdir(path):  # noqa: PTH112 - as below
+                raise SourceFailedError("not_regular", f"a directory without rings (*{SUFFIX})")  # noqa: TRY301 - refused as the others
             if is_log(path):  # first: a line may begin with a bracket, as a trace does
                 logs.append(inspect_log.describe_log(name, read_log(path)))
             elif is_trace(path):
@@ -113,10 +116,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _rings_in(path: Path) -> Sequence[Path]:
     """The rings of a directory, oldest sign of life first: their names are random, so nobody knows which to ask for.
 
-    Whatever is no directory with rings is given back, to be refused with its reason.
+    As deep as the sidecar looks: on Kubernetes each pod has a directory of its own. Whatever is no directory with rings
+    is given back, to be refused with its reason.
     """
-    is_directory = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where it may not look
-    return (sorted(path.glob("*.ring"), key=_written_at) if is_directory else []) or [path]
+    if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises where it may not look
+        return [path]
+    rings = (ring for depth in range(MAX_DEPTH + 1) for ring in path.glob("*/" * depth + f"*{SUFFIX}"))
+    return sorted(rings, key=_written_at) or [path]
 
 
 def _written_at(path: Path) -> float:
