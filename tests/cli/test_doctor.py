@@ -317,7 +317,7 @@ def test_prometheus(rings: Path, tmp_path: Path) -> None:
         monitoring(tmp_path, {"straggler": f"127.0.0.1:{sidecar.port}"}, rules) as servers,
     ):
         url = servers.prometheus.url
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 200
         while True:
             found = {finding.check: finding for finding in examine_monitoring(url, sidecar.port, Access())}
             if found["prometheus"].health is Health.OK or time.monotonic() > deadline:

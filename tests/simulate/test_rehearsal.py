@@ -28,7 +28,7 @@ def workspace() -> Iterator[Workspace]:
 
 def until(true: Callable[[], bool], rehearsal: Rehearsal) -> None:
     """Wait; fail, with all logs, if it does not become true."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 200
     while not true():
         assert time.monotonic() < deadline, rehearsal.crew.logs()
         time.sleep(0.05)
