@@ -71,6 +71,24 @@ def test_resized_run_is_not_missed_too_early() -> None:
     assert told(ranks) == ([], [])
 
 
+def test_ranks_beyond_the_world_stand_for_nobody_in_it() -> None:
+    """Of a run that has shrunk old ranks may still be seen: those that are missing are missing all the same."""
+    ranks = [replace(rank, world_size=4) for rank in run_of([1.0] * 8) if rank.rank in (0, 1, 6, 7)]
+    (evidence,), _ = told(ranks)
+
+    assert "4 ranks, 2 are seen" in evidence
+    assert "ranks 2, 3" in evidence
+
+
+def test_dead_ranks_need_no_own_time() -> None:
+    """A rank that has ended measures nothing any more, and nobody is blind for it."""
+    ranks = run_of([1.0] * 8)
+    ended = with_recent(ranks[3], own_mean_seconds=None, own_median_seconds=None)
+    ranks[3] = replace(ended, state=RankState.FINISHED, own_reason="cuda_graph")
+
+    assert told(ranks)[1] == []
+
+
 def test_dead_rank_is_not_missing() -> None:
     """A rank whose end was seen is not unseen."""
     ranks = run_of([1.0] * 4)

@@ -33,6 +33,13 @@ def test_the_slow_ranks_own_time_counts() -> None:
     assert own_excess([], []) == 0.0
 
 
+def test_nobody_gives_time_back() -> None:
+    """A rank that waits less than the run's least wait, as another window had it, takes nothing off others' waiting."""
+    assert lost_gpu_seconds([0.1, 0.5], least_wait=0.2) == pytest.approx(0.3)
+    assert lost_gpu_seconds([0.2, 0.5], own_excess=-0.1) == pytest.approx(0.3)
+    assert lost_gpu_seconds([], own_excess=-0.1) == 0.0
+
+
 def steady(*slow: int, factor: float = 1.5) -> Own:
     """Ranks that always take a second, but for these."""
     return lambda _step, rank, _rng: factor if rank in slow else 1.0

@@ -49,7 +49,9 @@ def test_one_slow_group_is_not_everywhere() -> None:
     """The least grown group decides."""
     before = Level(step=1.01, own={"0": 1.0, "1": 1.0}, least_wait=COLLECTIVE)
 
-    assert found(run_of([1.0, 1.0, 1.05, 1.05], groups=["0", "0", "1", "1"]), before) == []
+    now = run_of([1.0, 1.0, 1.5, 1.5], groups=["0", "0", "1", "1"])
+
+    assert found(now, before) == [("heavy_stage", "info")]
 
 
 def test_straggler_is_not_everywhere() -> None:

@@ -56,6 +56,17 @@ def test_rotating_imbalance(above_least: float, *, told: bool) -> None:
         assert found(ranks) == [("rotating_imbalance", "warning", None)]
 
 
+@pytest.mark.parametrize(("now", "minutes", "told"), [(0.0, 0.3, True), (0.3, 0.0, False)])
+def test_imbalance_is_that_of_the_last_minutes(now: float, minutes: float, *, told: bool) -> None:
+    """Stalls come by chance: one window full of them is not told, and one without any takes nothing back."""
+    ranks = [
+        replace(with_recent(rank, wait_mean_seconds=COLLECTIVE + now), run_imbalance=(minutes, 0.0))
+        for rank in run_of([1.0] * 8)
+    ]
+
+    assert bool(found(ranks)) is told
+
+
 def test_straggler_is_no_imbalance() -> None:
     """The same waiting with one mean that stands out is that rank's, told or not yet told."""
     ranks = run_of([1.0] * 7 + [1.5], medians=[1.0] * 8)

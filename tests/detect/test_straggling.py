@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from samples import run_of, with_recent
+from straggler.detect.lately import Lately
 from straggler.detect.policy import DEFAULT
 from straggler.detect.verdicts import judge
 from straggler.model.rank import RankState
@@ -113,6 +114,11 @@ def test_part_of_a_node_is_its_ranks() -> None:
     assert {(v.verdict, v.rank) for v in judge(run_of(own))} == {("straggling_rank", 8), ("straggling_rank", 9)}
 
 
+def test_node_of_one_rank_is_told_as_that_rank() -> None:
+    """Where each node has one rank a slow one is one rank: that its node is slow as a whole says nothing more."""
+    assert {verdict for verdict, *_ in found(*run_of([1.0] * 7 + [1.3], ranks_per_node=1))} == {"straggling_rank"}
+
+
 def test_crowd_is_the_jobs_shape() -> None:
     """Eight slow ranks of 64 on eight nodes are one warning about the job and no rank."""
     own = [1.3 if rank % 8 == 7 else 1.0 for rank in range(64)]
@@ -125,6 +131,28 @@ def test_crowd_is_the_jobs_shape() -> None:
         "0",
     )
     assert "8 of 64 ranks" in verdict.evidence
+
+
+def test_crowd_on_unknown_nodes_is_the_jobs_shape() -> None:
+    """Whoever does not know where slow ranks are cannot say that they are on one node."""
+    own = [1.3 if rank % 8 == 7 else 1.0 for rank in range(64)]
+    (verdict,) = judge([replace(rank, node="") for rank in run_of(own)])
+
+    assert (verdict.verdict, verdict.rank) == ("heavy_stage", None)
+
+
+@pytest.mark.parametrize(("delay", "cause"), [(0.0, "data_loading"), (0.5, "unknown")])
+def test_cause_of_a_node_is_what_its_ranks_agree_on(delay: float, cause: str) -> None:
+    """Four ranks that wait for data and four without a CPU are no one thing that is wrong with the node."""
+    ranks = []
+    for rank in run_of([1.0] * 8 + [1.5] * 8):
+        lately = Lately(step_seconds=1.51, own_seconds=rank.own_mean, now_seconds=rank.own_mean, run_delay_seconds=0.0)
+        if rank.node == "n1":
+            lately = replace(lately, data_seconds=0.5, run_delay_seconds=delay * (rank.rank % 2))
+        ranks.append(replace(rank, lately=lately))
+    verdicts = judge(ranks)
+
+    assert {(verdict.verdict, verdict.cause) for verdict in verdicts} == {("straggling_node", cause)}
 
 
 def test_two_stragglers_are_two() -> None:
