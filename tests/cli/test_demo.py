@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,26 @@ def test_picture_that_cannot_be_drawn_is_refused_before(tmp_path: Path, capsys: 
 
     assert code == 2
     assert "is in no directory that can be written to" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_program_that_does_not_come_up_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last words are the problem, in the sentence and in the object, and the code is 1."""
+    for name in ("prometheus", "alertmanager"):
+        (tmp_path / name).write_text("#!/bin/sh\necho no space left\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    code = main(["demo", "--ranks", "2", "--json"])
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+
+    assert code == 1
+    assert document.keys() == {"ok", "problem"}
+    assert document["problem"].endswith("no space left")
+    assert document["problem"] in said.err
 
 
 def test_json_of_a_success() -> None:

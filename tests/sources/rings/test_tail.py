@@ -146,7 +146,7 @@ def test_truncated_file_is_an_error(ring: RingFile) -> None:
 
 
 def test_idle_poll_is_one_read(ring: RingFile) -> None:
-    """Finding nothing new costs one read of a few slots."""
+    """Finding nothing new costs one read of a few slots, also where the live block says that there should be more."""
     reads = []
 
     def read_at(length: int, offset: int) -> bytes:
@@ -158,6 +158,13 @@ def test_idle_poll_is_one_read(ring: RingFile) -> None:
     tail.poll()
     reads.clear()
     tail.poll()
+
+    assert reads == [16 * layout.RECORD_BYTES]
+
+    tail.poll(written=9)  # a lie is looked into once
+    assert sum(reads) >= 64 * layout.RECORD_BYTES
+    reads.clear()
+    tail.poll(written=9)
 
     assert reads == [16 * layout.RECORD_BYTES]
 
