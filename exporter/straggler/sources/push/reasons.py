@@ -14,3 +14,5 @@ DUPLICATE_RANK: Final = "duplicate_rank"
 
 PUSH_REASONS: Final = (WRONG_NAMESPACE, TOO_MANY_RANKS, DUPLICATE_RANK, *WIRE_REASONS)
 """All values of ``reason`` that this source refuses under."""
+
+PUSH_BLIND_REASONS: Final = ("hook_off",)  # as of rings

@@ -26,5 +26,9 @@ FILE_REASONS: Final = (
     "remove_failed",
 )
 
-RING_REASONS: Final = (*FILE_REASONS, *WIRE_REASONS)
+RECORD_REASONS: Final = ("torn",)  # its writer died in the middle of it, or it was spoilt: later ones are whole
+
+RING_REASONS: Final = (*FILE_REASONS, *RECORD_REASONS, *WIRE_REASONS)
 """All values of ``reason`` that this source counts under."""
+
+RING_BLIND_REASONS: Final = ("hook_off",)  # the hook has switched itself off: the log of the training says why
