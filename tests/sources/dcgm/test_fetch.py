@@ -219,6 +219,15 @@ def test_redirect(status: int) -> None:
     assert other.requests == []
 
 
+def test_a_redirect_to_another_path_is_told_whole() -> None:
+    """A target without a host is one on the same host: the whole URL is what must be set."""
+    with (
+        Server(lambda handler: page(handler, status=302, Location="/login")).running() as server,
+        pytest.raises(SourceFailedError, match=f"redirects to {server.url.rpartition('/')[0]}/login: set"),
+    ):
+        read_page(server.url, Access(), 60)
+
+
 def test_announced_size() -> None:
     """A page that announces too much is not read."""
     assert refused(page, Access(max_body_bytes=10)) == "too_large"

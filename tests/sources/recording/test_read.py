@@ -171,3 +171,41 @@ def test_parquet(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:60])
     with pytest.raises(SourceFailedError, match="cannot be read"):
         read_recording(path)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_parquet_with_times(unit: str, tmp_path: Path) -> None:
+    """Times with nanoseconds, and durations that have a unit of their own, are the numbers they stand for.
+
+    A column that nobody asked for costs nothing, whatever is in it.
+    """
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    nanoseconds = arrow.array([1_767_323_045_000_000_123, 1 << 62], arrow.timestamp("ns"))
+    columns = {
+        "step": [1, 2],
+        "rank": [0, 0],
+        "wall": arrow.array([2_000_000_001, None], arrow.duration("ns")),
+        "own": arrow.array([1_500, 1_000], arrow.duration("ms")),
+        "time": nanoseconds,
+        "noted": arrow.array([1 << 62, 1], arrow.timestamp("us")),
+    }
+    parquet.write_table(arrow.table(columns), tmp_path / "f.parquet")
+    reading = read_recording(tmp_path / "f.parquet", unit=unit)
+
+    assert [(step.wall_ns, step.own_ns) for step in reading.facts] == [(2_000_000_001, 1_500_000_000)]
+    assert reading.facts[0].end == pytest.approx(1_767_323_045.0)
+    assert [problem.reason for problem in reading.problems] == ["missing_value"]
+
+
+def test_parquet_with_days(tmp_path: Path) -> None:
+    """A date is its midnight; one that no calendar has refuses its row alone."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    days = arrow.array([20_000, 1 << 30], arrow.date32())
+    table = arrow.table({"step": [1, 2], "rank": [0, 0], "wall": [2.0, 2.0], "own": [1.0, 1.0], "time": days})
+    parquet.write_table(table, tmp_path / "f.parquet")
+    reading = read_recording(tmp_path / "f.parquet")
+
+    assert [step.end for step in reading.facts] == [20_000 * 86_400.0]
+    assert [problem.reason for problem in reading.problems] == ["bad_time"]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import requests
 import urllib3
@@ -147,7 +147,8 @@ def _check_status(url: str, response: requests.Response) -> None:
     if status in (401, 403):
         raise SourceFailedError("auth", f"{_shown(url)}: HTTP {status}: set username and password_file")
     if 300 <= status < 400:
-        target = _shown(response.headers.get("Location", "nowhere"))
+        location = response.headers.get("Location", "")
+        target = _shown(urljoin(url, location)) if location else "nowhere"
         raise SourceFailedError("redirect", f"{_shown(url)} redirects to {target}: set the URL to where the page is")
     raise SourceFailedError("http_status", f"{_shown(url)}: HTTP {status} {response.reason or ''}".rstrip())
 

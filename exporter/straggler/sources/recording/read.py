@@ -8,7 +8,7 @@ import importlib
 import io
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -16,7 +16,8 @@ from typing import IO, Any
 from straggler.errors import ConfigError, ParseError, SourceAbsentError, SourceFailedError
 from straggler.model.reading import Reading
 from straggler.model.recorded import RecordedStep
-from straggler.sources.recording.parse import Row, parse_table
+from straggler.sources.recording.columns import COLUMNS
+from straggler.sources.recording.parse import UNITS, Row, parse_table
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _PARQUET_MAGIC = b"PAR1"
@@ -178,13 +179,39 @@ def _read_parquet(stream: IO[bytes], mapping: Mapping[str, str], unit: str) -> R
         table = parquet.read_table(io.BytesIO(stream.read()))
     except (arrow.ArrowException, OSError) as error:
         raise SourceFailedError("corrupt", f"the Parquet file cannot be read: {error}") from error
-    return parse_table(table.column_names, _parquet_rows(table), mapping, unit)
+    names = [name.strip() for name in table.column_names]
+    wanted = [name in mapping.values() or name.lower() in COLUMNS for name in names]
+    return parse_table(table.column_names, _parquet_rows(arrow, table, wanted, UNITS[unit]), mapping, unit)
 
 
-def _parquet_rows(table: Any) -> Iterator[Row]:
+def _parquet_rows(arrow: Any, table: Any, wanted: Sequence[bool], unit_ns: int) -> Iterator[Row]:
     """Rows from 1, as a CSV of the same table would number its lines after the header."""
     number = 1
     for batch in table.to_batches():
-        for fields in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        columns = [
+            _parquet_values(arrow, column, unit_ns) if used else [None] * len(column)
+            for column, used in zip(batch.columns, wanted, strict=True)
+        ]
+        for fields in zip(*columns, strict=True):
             number += 1
             yield number, fields
+
+
+def _parquet_values(arrow: Any, column: Any, unit_ns: int) -> list[Any]:
+    """A column's values. Times and durations as numbers: Python's own have no nanoseconds, and end with the year 9999.
+
+    Args:
+        arrow: the module.
+        column: of one batch.
+        unit_ns: of durations that are mere numbers; those that have a unit are turned into it.
+    """
+    if arrow.types.is_date(column.type):
+        column = column.cast(arrow.timestamp("s" if arrow.types.is_date32(column.type) else "ms"))
+    if arrow.types.is_timestamp(column.type):
+        per_ns, factor = 1_000_000_000, UNITS[column.type.unit]
+    elif arrow.types.is_duration(column.type):
+        per_ns, factor = unit_ns, UNITS[column.type.unit]
+    else:
+        values: list[Any] = column.to_pylist()
+        return values
+    return [None if value is None else value * factor / per_ns for value in column.cast(arrow.int64()).to_pylist()]
