@@ -6,10 +6,11 @@ import signal
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# A deadline is an assertion about wall time, and CI machines are busy.
-settings.register_profile("straggler", deadline=None)
+# A deadline, or how long inputs take to be made, is an assertion about wall time, and CI machines are busy. What
+# decides whether a change may land says the same each time; `make fuzz` looks for what nobody has seen yet.
+settings.register_profile("straggler", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("straggler")
 
 # A shell without job control starts what goes into its background with Ctrl-C ignored, and processes hand that down to
