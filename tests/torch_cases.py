@@ -4,8 +4,8 @@ A case is ``wrap:mode:place``; ``training_job.py`` runs it. Its figures are medi
 A *gap* is the slow rank's time less the median of the other three **in the same step**, so that what befalls the whole
 machine in one step is in neither; and then the median of that over the steps. Nothing is taken off for noise.
 
-The machine that tests run on is small and shared, so what misses its mark is measured a second and a third time: noise
-passes, a wrong method does not.
+The machine that tests run on is small and shared, so what misses its mark is measured again, and then with longer
+delays: noise passes, and does not grow with the delay as what is counted wrongly does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torch_jobs import SLOW_RANK, results
+from torch_jobs import RANKS, SLOW_RANK, results
 
 PLACES = ("data", "forward", "first_backward", "last_backward", "optimizer", "between", "after")
 DDP = (
@@ -32,7 +32,7 @@ DDP = (
     "ddp:reentrant:forward",
     "ddp:nonreentrant:last_backward",
     "ddp:compile:forward",
-    *(("ddp:scaler:optimizer",) if hasattr(torch.amp, "GradScaler") else ()),  # before torch 2.3 there is none on a CPU
+    "ddp:scaler:optimizer",
     "ddp:commhook:first_backward",
     "ddp:asyncsave:forward",
     "ddp:clip:between",
@@ -43,7 +43,7 @@ DDP = (
     "pipeline:plain:forward",
     "pipeline:plain:last_backward",
 )
-FSDP1 = tuple(f"fsdp1:plain:{place}" for place in ("forward", "last_backward", "optimizer"))
+FSDP1 = (*(f"fsdp1:plain:{place}" for place in ("forward", "last_backward", "optimizer")), "fsdp1:scaler:optimizer")
 FSDP2 = (
     *(f"fsdp2:plain:{place}" for place in PLACES),
     "fsdp2:accumulate:forward",
@@ -52,19 +52,38 @@ FSDP2 = (
     "fsdp2:closure:between",
     "fsdp2:reentrant:forward",
     "fsdp2:nonreentrant:last_backward",
+    "fsdp2:compile:forward",
+    "fsdp2:layercompile:forward",
+    "fsdp2:scaler:optimizer",
     "fsdp2:asyncsave:forward",
     "fsdp2:clip:forward",
 )
-HAS_FSDP2 = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 6)
-SHARDED = FSDP1 + FSDP2 if HAS_FSDP2 else ()  # FSDP1 is as old as torch 2.0, but does not run on a CPU in 2.1
+SHARDED = FSDP1 + FSDP2
+HIDDEN = "fsdp2:compileautograd:forward"
+"""The one whose collectives run where nobody sees them."""
+_HAS_FSDP2 = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 6)
 _FEWEST_STEPS = 8
+DELAYS = (0.030, 0.030, 0.120, 0.480)
+"""By what the slow rank is held up in each step, at each try, in seconds."""
+
+
+def lacks(case: str) -> str:
+    """Why this torch cannot run a case at all; empty if it can."""
+    wrap, mode, _ = case.split(":")
+    if wrap == "fsdp2" and not _HAS_FSDP2:
+        return "torch before 2.6 has no FSDP2"
+    if wrap == "fsdp1" and not _HAS_FSDP2:
+        return "FSDP1 of this old torch does not run on a CPU"
+    if mode == "scaler" and not hasattr(torch.amp, "GradScaler"):
+        return "torch before 2.3 has no GradScaler for a CPU"
+    return ""
 
 
 class Outcome(NamedTuple):
     """What a case came to. Times in seconds."""
 
     delay: float
-    """By what the slow rank was held up in a step: its sleep of 30 ms as long as it really took."""
+    """By what the slow rank was held up in a step: its sleep as long as it really took."""
     own: tuple[float, ...]
     """Median own time; length ``RANKS``, by rank."""
     wall: tuple[float, ...]
@@ -136,20 +155,24 @@ def _median(values: Sequence[float]) -> float:
 class Measured:
     """The results of a family of cases, measured again where they miss their mark.
 
-    All run in one job, since starting one takes longer than training.
+    All run in one job, since starting one takes longer than training. Those that this torch lacks are left out.
     """
 
-    def __init__(self, out: Path, cases: Sequence[str]) -> None:
-        self.ranks = results(out / "first", cases)
+    def __init__(self, out: Path, family: Sequence[str]) -> None:
+        cases = [case for case in family if not lacks(case)]
+        self.ranks: list[dict[str, Any]] = [{} for _ in range(RANKS)]
         """What each rank says; length ``RANKS``, by rank."""
-        self.tries = dict.fromkeys(cases, 1)
-        for attempt in ("second", "third"):
-            missed = [case for case in cases if not self.outcome(case).is_right()]
-            if missed:
-                for known, again in zip(self.ranks, results(out / attempt, missed), strict=True):
-                    known.update({case: again[case] for case in missed})
-                for case in missed:
-                    self.tries[case] += 1
+        self.tries = dict.fromkeys(cases, 0)
+        missed = cases
+        for attempt, delay in enumerate(DELAYS):
+            if not missed:
+                break
+            for known, told in zip(self.ranks, results(out / str(attempt), missed, DELAY=str(delay)), strict=True):
+                known.update({case: told[case] for case in missed})
+                known.setdefault("identity", told["identity"])
+            for case in missed:
+                self.tries[case] += 1
+            missed = [case for case in missed if not self.outcome(case).is_right()]
 
     def outcome(self, case: str) -> Outcome:
         """What a case came to."""

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-DELAY = 0.030
+DELAY = 0.100
 STEPS = 12
 
 

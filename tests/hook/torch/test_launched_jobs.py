@@ -18,10 +18,10 @@ from straggler.sources.rings.snapshot import Snapshot, read_snapshot
 from straggler.wire import layout
 from torch_jobs import ring_directory
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 JOB = Path(__file__).parent / "launched_job.py"
-DELAY = 0.030
+DELAY = 0.100
 _OWN = re.compile(r'^training_own_seconds_total\{[^}]*rank="(\d)"[^}]*\} (\S+)$', re.MULTILINE)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 ALONE = """
@@ -45,7 +45,7 @@ def place() -> Iterator[Path]:
 def run(place: Path, *command: str | Path) -> CompletedProcess[str]:
     """A program under ``straggler run``, with its rings in ``place``."""
     environment = clean_environment(STRAGGLER_ALLOW_ANY_FILESYSTEM="1", OMP_NUM_THREADS="1")
-    return straggler_run("--ring-dir", place, "--", *command, environment=environment, timeout=240)
+    return straggler_run("--ring-dir", place, "--", *command, environment=environment, timeout=900)
 
 
 def rings(place: Path) -> list[Snapshot]:
@@ -81,7 +81,7 @@ def test_both_ranks_are_measured_and_nobody_else(place: Path, case: str) -> None
 def test_ranks_that_are_started_by_spawn(place: Path) -> None:
     """No variable names them: their process group does, also where lone processes are no ranks."""
     environment = on_path(STRAGGLER_TORCH="1", STRAGGLER_DIR=str(place), STRAGGLER_ALLOW_ANY_FILESYSTEM="1")
-    done = finished([sys.executable, str(JOB), "spawn"], environment, 240)
+    done = finished([sys.executable, str(JOB), "spawn"], environment, 900)
 
     assert done.returncode == 0, done.stderr[-4000:]
     assert [ring.identity.rank for ring in rings(place) if ring.identity] == [0, 1]
@@ -170,11 +170,17 @@ def test_a_script_that_instruments_itself_is_meant(place: Path) -> None:
 
 
 def test_a_broken_hook_leaves_torch_whole(place: Path, tmp_path: Path) -> None:
-    """An entry point whose package is broken: ``import torch`` succeeds and the loop trains, with one line about it."""
+    """An entry point whose package is broken: ``import torch`` succeeds and the loop trains, with one line about it.
+
+    torch before 2.5 calls no entry points, so there nobody has anything to say.
+    """
+    import torch
+
     (tmp_path / "straggler").mkdir()
     (tmp_path / "straggler" / "__init__.py").write_text("raise OSError('half installed')\n")
     environment = clean_environment(PYTHONPATH=str(tmp_path), STRAGGLER_TORCH="all", STRAGGLER_DIR=str(place))
     done = finished([sys.executable, "-c", ALONE + "print('trained')\n"], environment)
 
     assert (done.returncode, done.stdout) == (0, "trained\n")
-    assert done.stderr == "this process is not measured: OSError('half installed'). Training goes on\n"
+    told = "this process is not measured: OSError('half installed'). Training goes on\n"
+    assert done.stderr == (told if hasattr(torch, "_import_device_backends") else "")

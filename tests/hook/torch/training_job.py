@@ -1,7 +1,7 @@
 """A training job for torchrun, of many cases: each rank says in ``rank<R>.json`` what its own ring holds.
 
 Compute is ``time.sleep``, since real layers of four ranks would fight for two cores. One rank is held up by ``DELAY``
-in one place of the step. Run by ``torch_jobs.py``:
+(30 ms, unless the environment says otherwise) in one place of the step. Run by ``torch_jobs.py``:
 
     torchrun --standalone --nproc-per-node=4 training_job.py OUT CASE [CASE ...]
 
@@ -10,6 +10,7 @@ A case is ``wrap:mode:place``, e.g. ``ddp:plain:forward``; ``torch_cases.py`` ha
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -36,7 +37,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 from straggler.wire import layout  # noqa: E402
 from straggler.wire.records import StepRecord  # noqa: E402
 
-DELAY = 0.030
+DELAY = float(os.environ.get("DELAY", "0.030"))
 PIECE = 0.0025
 STEPS = 20
 SETTLING = 4
@@ -58,6 +59,11 @@ class Place:
             began = time.monotonic()
             time.sleep(DELAY)
             self._lost.append(time.monotonic() - began)
+
+    @property
+    def delays(self) -> int:
+        """How often it was held up."""
+        return len(self._lost)
 
     def delay(self) -> float:
         """By what a step was held up, in seconds: a sleep takes longer than asked for where the machine is busy."""
@@ -148,8 +154,11 @@ def wrapped(wrap: str, mode: str, net: Net) -> nn.Module:
 
         mesh = init_device_mesh("cpu", (dist.get_world_size(),))
         for layer in (net.layers[0], net.layers[-1]):  # more would be more collectives, which are slow on the CPU
+            if mode == "layercompile":  # before it is sharded, as most do
+                layer.compile(backend="eager")
             fully_shard(layer, mesh=mesh)
-        return fully_shard(net, mesh=mesh)
+        sharded: nn.Module = fully_shard(net, mesh=mesh)
+        return torch.compile(sharded, backend="eager") if mode.startswith("compile") else sharded
     if wrap == "fsdp1":
         from torch.distributed.fsdp import FullyShardedDataParallel
         from torch.distributed.fsdp.wrap import ModuleWrapPolicy
@@ -169,8 +178,8 @@ def wrapped(wrap: str, mode: str, net: Net) -> nn.Module:
     return model
 
 
-def train(wrap: str, mode: str, where: str) -> float:  # noqa: C901, PLR0912 - one branch for each kind of case
-    """One case: ``STEPS`` steps. Returns by what this rank was held up in each, in seconds."""
+def train(wrap: str, mode: str, where: str) -> Place:  # noqa: C901, PLR0912 - one branch for each kind of case
+    """One case: ``STEPS`` steps. Returns where this rank was held up."""
     place = Place(where)
     model = wrapped(wrap, mode, Net(mode, place))
     SlowAdamW.place = place
@@ -181,7 +190,7 @@ def train(wrap: str, mode: str, where: str) -> float:  # noqa: C901, PLR0912 - o
     else:
         optimizer = SlowAdamW(model.parameters(), lr=1e-4)
     batches = iter(torch.utils.data.DataLoader(Batches(place), batch_size=None))
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0) if mode == "scaler" else None
+    scaler = _scaler(wrap) if mode == "scaler" else None
     saver = threading.Thread(target=_save_together, args=(dist.new_group(),)) if mode == "asyncsave" else None
     if saver is not None:
         saver.start()
@@ -191,7 +200,8 @@ def train(wrap: str, mode: str, where: str) -> float:  # noqa: C901, PLR0912 - o
 
     def backward() -> torch.Tensor:
         loss = loss_of(next(batches))
-        (loss if scaler is None else scaler.scale(loss)).backward()
+        with _compiled_backward() if mode == "compileautograd" else contextlib.nullcontext():
+            (loss if scaler is None else scaler.scale(loss)).backward()
         return loss
 
     def closure() -> torch.Tensor:
@@ -228,10 +238,10 @@ def train(wrap: str, mode: str, where: str) -> float:  # noqa: C901, PLR0912 - o
         place.here("after")
     if saver is not None:
         saver.join()
-    return place.delay()
+    return place
 
 
-def train_gan(where: str) -> float:
+def train_gan(where: str) -> Place:
     """Two models, two optimizers, two backwards in an iteration."""
     place = Place(where)
     nets = [nn.parallel.DistributedDataParallel(Net("plain", place)) for _ in range(2)]
@@ -241,7 +251,21 @@ def train_gan(where: str) -> float:
             optimizer.zero_grad()
             net(torch.randn(4, 32)).square().mean().backward()
             optimizer.step()
-    return place.delay()
+    return place
+
+
+def _compiled_backward() -> Any:
+    from torch._dynamo import compiled_autograd
+
+    return compiled_autograd._enable(torch.compile(backend="eager"))
+
+
+def _scaler(wrap: str) -> Any:
+    if wrap == "fsdp1":
+        from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+
+        return ShardedGradScaler("cpu", init_scale=2.0)
+    return torch.amp.GradScaler("cpu", init_scale=2.0)
 
 
 def _scaled_step(scaler: Any, optimizer: Any, model: nn.Module, *, overflows: bool) -> None:
@@ -268,7 +292,7 @@ def _save_together(group: Any) -> None:
         dist.all_reduce(torch.ones(1), group=group)
 
 
-def pipeline(mode: str, where: str) -> float:
+def pipeline(mode: str, where: str) -> Place:
     """Two stages with send and receive, two data-parallel replicas: ranks 0, 1 are stage 0, and 2, 3 stage 1."""
     place, rank = Place(where), dist.get_rank()
     stage, peer = rank // 2, (rank + 2) % 4
@@ -289,7 +313,7 @@ def pipeline(mode: str, where: str) -> float:
             dist.send(received.grad, peer)
         optimizer.step()
         optimizer.zero_grad()
-    return place.delay()
+    return place
 
 
 def _stage_group(stage: int) -> Any:
@@ -316,6 +340,7 @@ def summary(steps: list[StepRecord]) -> dict[str, Any]:
             name: typical(lambda step, index=index: step.phase_ns[index])  # type: ignore[misc] # mypy wants no default
             for index, name in enumerate(layout.PHASES)
         },
+        "own_total": sum(step.own_ns or 0 for step in steps) / 1e9,
         "excluded_total": sum(step.excluded_ns for step in steps) / 1e9,
     }
 
@@ -332,15 +357,21 @@ def main(out: str, cases: list[str]) -> None:
         wrap, mode, where = case.split(":")
         dist.barrier()
         if wrap == "pipeline":
-            delay = pipeline(mode, where)
+            place = pipeline(mode, where)
         elif mode == "gan":
-            delay = train_gan(where)
+            place = train_gan(where)
         else:
-            delay = train(wrap, mode, where)
+            place = train(wrap, mode, where)
         gc.collect()
         steps = records(tracker.timer.ring_path, seen) if tracker.timer and tracker.timer.ring_path else []
         seen = steps[-1].serial if steps else seen
-        told[case] = {**summary(steps[SETTLING:]), "delay": delay, "all_steps": len(steps), "iterations": STEPS}
+        told[case] = {
+            **summary(steps[SETTLING:]),
+            "delay": place.delay(),
+            "delays": place.delays,
+            "all_steps": len(steps),
+            "iterations": STEPS,
+        }
     told["identity"] = tracker.timer.identity._asdict() if tracker.timer else {}
     (Path(out) / f"rank{dist.get_rank()}.json").write_text(json.dumps(told))
     while hold and not Path(hold).exists():
