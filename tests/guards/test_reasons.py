@@ -26,9 +26,9 @@ def _listed(tree: ast.AST) -> set[str]:
     """The strings of constants that are called ``…REASONS``, or are told to be the failures of a source."""
     found: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            if node.target.id.endswith(("REASONS", "FAILURES")):
-                found |= _strings(node.value)
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                found |= _strings(value) if name.endswith(("REASONS", "FAILURES")) else set()
     return found
 
 
