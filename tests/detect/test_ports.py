@@ -112,6 +112,15 @@ def test_growth_that_is_slower_than_an_hour_is_no_fault() -> None:
     assert len(late._marks[PortKey("mlx5_0", 1)]) <= 62
 
 
+def test_an_hours_growth_stays_told_between_two_marks() -> None:
+    """Counters are kept once a minute and looked at more often: the mark of an hour ago is there at each look."""
+    memory = PortMemory(DEFAULT)
+    seconds = [15.0 * look for look in range(4 * 75)]
+    faults = [told(memory, now, counted(symbol_errors_total=3.0 + now / 24)) for now in seconds]
+
+    assert faults == [[] if now < HOUR else [("mlx5_0", "errors")] for now in seconds]
+
+
 def test_a_reset_and_a_missing_counter_are_no_growth() -> None:
     """Who resets counters sees them fall; a counter that comes late has no past."""
     memory = PortMemory(DEFAULT)

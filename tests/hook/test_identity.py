@@ -230,6 +230,19 @@ def test_a_task_under_slurm() -> None:
     assert (identity.world_size, identity.local_rank) == (8, 1)
 
 
+@pytest.mark.parametrize("step", ["4294967291", "4294967290", "²", ""])
+def test_what_is_no_step_of_slurm_names_none(step: str) -> None:
+    """The batch script and an interactive shell have numbers of steps that no other rank of the job has."""
+    assert find(batch_script(SLURM_STEP_ID=step))[0].run == "4711"
+
+
+def test_a_host_that_sounds_like_a_master_is_none() -> None:
+    """A PyTorchJob has one master, number 0; a node may be called anything."""
+    rank = pod("x", RANK="0", WORLD_SIZE="2", MASTER_ADDR="gpu-master-7", MASTER_PORT="23456")
+
+    assert find(rank)[0].run.startswith("ml/") is False
+
+
 def test_arguments_come_first() -> None:
     """What the user gives is taken before the environment, and that before the launcher."""
     environment = torchrun(5, STRAGGLER_RANK="6", STRAGGLER_RUN="env", STRAGGLER_PEER_GROUP="stage1")

@@ -140,6 +140,15 @@ def test_a_log_among_the_rings_speaks_for_the_ring_beside_it() -> None:
     assert linked(ranks, [own, forged], trusted=(0,)) == Linked({RankKey("r", 0): own}, {"stranger": 1})
 
 
+def test_a_log_beside_the_ring_of_another_user_says_nothing() -> None:
+    """Where users share a ring directory, lying beside a ring does not make a log its owner's, not even root's."""
+    ranks = [rank_facts(0, identity=identity(0), pid=41, uid=OWNER, directory=".")]
+
+    assert linked(ranks, [log(uid=STRANGER, directory="."), log(uid=0, directory=".")], trusted=(0,)) == Linked(
+        {}, {"stranger": 2}
+    )
+
+
 def test_the_freshest_log_speaks() -> None:
     """An earlier attempt under the same number, or the same lines in a second file."""
     old, new = log(path="/l/old", written=50.0), log(path="/l/new", version="2.21.5")
