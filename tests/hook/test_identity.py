@@ -240,7 +240,7 @@ def test_a_host_that_sounds_like_a_master_is_none() -> None:
     """A PyTorchJob has one master, number 0; a node may be called anything."""
     rank = pod("x", RANK="0", WORLD_SIZE="2", MASTER_ADDR="gpu-master-7", MASTER_PORT="23456")
 
-    assert find(rank)[0].run.startswith("ml/") is False
+    assert not find(rank)[0].run.startswith("ml/")
 
 
 def test_arguments_come_first() -> None:
