@@ -24,6 +24,7 @@ PLACES = ("", "exporter/straggler", "tests", "deploy/kubernetes", "deploy/system
 
 LINK = re.compile(r'\]\((?!https?:)([^)\s]+)\)|(?:src|srcset)="([^"]+)"')
 PATH = re.compile(rf"(?<![\w/.$~-])((?:{'|'.join(FOLDERS)})/[\w./*{{}}<>-]*[\w*])(?!\w*[<{{…])")
+PAGE = re.compile(r"(?<![\w/.])docs/[\w/*-]+(?:\.md)?")
 SERIES = re.compile(r"(?<![\w./:-])(?:training|gpu|network|straggler_exporter)_[a-z0-9_]*[a-z0-9](?![\w(:])")
 RECORDED = re.compile(r"\b(?:run|run_rank|run_node|gpu_model)(?:_[a-z]+)*:[a-z_]+:[a-z0-9_]*[a-z0-9]\b")
 ALERT = re.compile(r"\b(?:Training|StragglerExporter)(?:[A-Z][a-z]+)+\b")
@@ -71,6 +72,19 @@ def test_paths_are_there(document: Path) -> None:
     assert [
         path for path in sorted(paths) if not any(any(ROOT.glob(f"{place}/{path}".strip("/"))) for place in PLACES)
     ] == []
+
+
+def test_documents_that_the_program_names_are_there() -> None:
+    """Help texts, messages, comments in rules and deploy files lead to pages that exist."""
+    sources = [
+        *(ROOT / "exporter").rglob("*.py"),
+        *(ROOT / "rules").rglob("*.yaml"),
+        *(ROOT / "deploy").rglob("*.yaml"),
+    ]
+    pages = {page for source in sources for page in _found(PAGE, _text(source))}
+
+    assert pages
+    assert [page for page in sorted(pages) if not any(ROOT.glob(page))] == []
 
 
 def test_series_exist() -> None:
