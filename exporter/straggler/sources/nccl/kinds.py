@@ -26,9 +26,13 @@ KINDS: Final = (
     # nvmlDeviceGetHandleByPciBusId() failed: Not Found                                                      (v2.14 on)
     ("cuda", re.compile(r"C(?:UDA|uda) (?:failure|error|driver)|\bcu(?:da)?[A-Z]\w+|\bnvml[A-Z]\w+")),
     # Error while creating shared memory segment /dev/shm/nccl-Vpq2kN (size 9637888)        (v2.14 on)
+    # Error: failed to extend /dev/shm/nccl-Vpq2kN to 5967876 bytes; Failed to CUDA host alloc 4096 bytes    (v2.10 on)
     (
         "memory",
-        re.compile(r"shared memory|No space left|Failed to (?:m|c)?alloc|Cannot allocate memory|posix_fallocate"),
+        re.compile(
+            r"shared memory|/dev/shm/|No space left|Failed to (?:CUDA (?:host )?)?[mc]?alloc|Cannot allocate memory|"
+            r"posix_fallocate"
+        ),
     ),
     # Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000                                   (v2.8 on)
     # Mismatched NCCL version detected : rank 0 version 22105 rank 1 version 22203 …                         (v2.4 on)
