@@ -148,7 +148,7 @@ def test_nobody_to_compare_with_says_why(groups: list[str], tmp_path: Path, caps
 
     assert main(["replay", str(path), "--columns", "peer_group=stage"]) == 0
     said = capsys.readouterr().out
-    assert "no verdict is possible: no rank has a peer in its group" in said
+    assert "no straggler can be found: no rank has a peer in its group" in said
     assert "nobody is slow" not in said
     assert replay_json([str(path), "--columns", "peer_group=stage"], capsys)["has_peers"] is False
 

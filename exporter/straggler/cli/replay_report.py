@@ -51,7 +51,7 @@ def as_text(result: Replay, run: str) -> str:
             "rank up to 28 % slower than its peers"
         )
     if not result.has_peers:
-        lines.append("no verdict is possible: no rank has a peer in its group to be compared with")
+        lines.append("no straggler can be found: no rank has a peer in its group to be compared with")
     if result.lost_share is None:
         lines.append("no verdict is possible: own time is in none of the rows")
     else:
