@@ -25,14 +25,14 @@ def on_path(*more: str | Path, **environment: str) -> dict[str, str]:
 
 
 def straggler_run(
-    *arguments: str | Path, environment: Mapping[str, str] | None = None, timeout: float = 100
+    *arguments: str | Path, environment: Mapping[str, str] | None = None, timeout: float = 280
 ) -> subprocess.CompletedProcess[str]:
     """``straggler run`` with these arguments, to its end."""
     return finished([sys.executable, "-m", "straggler", "run", *map(str, arguments)], environment, timeout)
 
 
 def finished(
-    command: Sequence[str], environment: Mapping[str, str] | None = None, timeout: float = 100
+    command: Sequence[str], environment: Mapping[str, str] | None = None, timeout: float = 280
 ) -> subprocess.CompletedProcess[str]:
     """Any command, to its end."""
     given = environment if environment is not None else clean_environment()
