@@ -25,6 +25,7 @@ from straggler.wire.records import Identity, Live
 TOKEN = "0123456789abcdef0123"
 TEAM_TOKEN = "fedcba9876543210fedc"
 UUID = "GPU-0b6e4c1a-0000-4000-8000-00000000000{}"
+RUN = "<script>alert('1')</script>"
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
 
 
@@ -50,7 +51,7 @@ def rings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     writers = [
         RingFile(
             directory / f"{rank}.ring",
-            run="<script>alert('1')</script>",
+            run=RUN,
             rank=rank,
             lock=True,
             gpu_uuid=UUID.format(rank),
@@ -107,13 +108,14 @@ def test_page_joins_rings_and_gpus(sidecar: ServedSidecar) -> None:
     """From ring files and a DCGM page to one page: totals, recent steps, and the GPU that the rank is on."""
     page = sidecar.metrics()
 
-    assert _one(page, "training_step_seconds_count", rank="1") == 40
-    assert _one(page, "training_step_seconds_sum", rank="1") == pytest.approx(2.0)
-    assert _one(page, "training_own_seconds_total", rank="1") == pytest.approx(40 * 0.048)
-    assert _one(page, "training_recent_own_seconds", rank="0") == pytest.approx(0.030)
-    assert _one(page, "training_gpu_sm_active_ratio", rank="1") == pytest.approx(0.75)
-    assert _one(page, "training_gpu_utilization_ratio", rank="1") == pytest.approx(0.98)
-    assert _one(page, "training_rank_info", rank="1", UUID=UUID.format(1), evidence="uuid", own="measured") == 1
+    assert _one(page, "training_step_seconds_count", run=RUN, rank="1") == 40
+    assert _one(page, "training_step_seconds_sum", run=RUN, rank="1") == pytest.approx(2.0)
+    assert _one(page, "training_own_seconds_total", run=RUN, rank="1") == pytest.approx(40 * 0.048)
+    assert _one(page, "training_recent_own_seconds", run=RUN, rank="0") == pytest.approx(0.030)
+    assert _one(page, "training_gpu_sm_active_ratio", run=RUN, rank="1") == pytest.approx(0.75)
+    assert _one(page, "training_gpu_utilization_ratio", run=RUN, rank="1") == pytest.approx(0.98)
+    info = {"UUID": UUID.format(1), "evidence": "uuid", "own": "measured"}
+    assert _one(page, "training_rank_info", run=RUN, rank="1", **info) == 1
     assert _one(page, "straggler_exporter_source_state", source="dcgm", state="ok") == 1
 
 
@@ -202,12 +204,14 @@ def test_landing_page_escapes(sidecar: ServedSidecar) -> None:
 
 def test_push_is_taken(sidecar: ServedSidecar) -> None:
     """A pushed rank is on the page like any other, and a repeated push counts once."""
+    read = "straggler_exporter_records_read_total"
+    before = _one(sidecar.metrics(), read, source="push") or 0
     for _ in range(2):
         answer, _ = sidecar.request("/api/v1/push", "POST", _push("pushed"), Authorization=f"Bearer {TOKEN}")
         assert answer.status == 204
 
     assert _one(sidecar.metrics(), "training_step_seconds_count", run="pushed") == 3
-    assert _one(sidecar.metrics(), "straggler_exporter_records_read_total", source="push") == 3
+    assert _one(sidecar.metrics(), read, source="push") == before + 3
 
 
 @pytest.mark.parametrize(
