@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 COMMAND = (sys.executable, "-m", "straggler", "demo")
 GIVE_UP_SECONDS = 270
+KEPT_PACE = 1.2
+"""How much longer than planned a healthy step may be before nothing can be said about the rest."""
 PATIENT = ("--timeout", "180")
 """For those who wait for an alert: no claim about speed."""
 
@@ -45,6 +49,21 @@ def run_demo(*flags: str, path: str | None = None) -> Finished:
         [*COMMAND, *flags], capture_output=True, text=True, timeout=GIVE_UP_SECONDS, check=False, env=environment
     )
     return Finished(done.returncode, done.stdout, done.stderr)
+
+
+def judged_demo(*flags: str) -> Finished:
+    """One with ``--json`` on a machine that let the healthy ranks keep their pace; skips the test where none does.
+
+    Where processes wait for processors, all that comes is true of the machine, and nothing of it of the fault.
+    """
+    for _ in range(3):
+        done = run_demo("--json", *flags)
+        if done.code == 0:
+            return done
+        pace = done.result["step_seconds"]
+        if (pace["healthy"] or 0.0) <= KEPT_PACE * pace["expected_healthy"]:
+            return done
+    pytest.skip("others keep this machine too busy: its ranks want for processors before the fault begins")
 
 
 def descendants(pid: int) -> set[int]:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from demo_command import PATIENT, run_demo
+from demo_command import PATIENT, judged_demo
 from servers import program
 from straggler.simulate.node import gpu_uuid
 from straggler.simulate.stage import HOSTNAME
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def _servers() -> None:
 
 def test_default(record_property: Callable[[str, object], None]) -> None:
     """As it is by default, the alert comes, names rank 2, and the result says how long it took and what it cost."""
-    done = run_demo("--json", *PATIENT)
+    done = judged_demo(*PATIENT)
 
     assert done.code == 0, str(done)
     result = done.result
@@ -47,7 +47,7 @@ def test_default(record_property: Callable[[str, object], None]) -> None:
 
 def test_other_rank_and_factor() -> None:
     """Another rank, another factor, fewer ranks: that one is named."""
-    done = run_demo("--json", "--ranks", "4", "--slow-rank", "3", "--slow-factor", "2", "--slow-after", "8", *PATIENT)
+    done = judged_demo("--ranks", "4", "--slow-rank", "3", "--slow-factor", "2", "--slow-after", "8", *PATIENT)
 
     assert done.code == 0, str(done)
     assert done.result["alert"]["rank"] == 3
@@ -57,7 +57,7 @@ def test_other_rank_and_factor() -> None:
 @pytest.mark.slow
 def test_healthy_run_fires_nothing() -> None:
     """Two minutes in which no rank is slow: nothing fires."""
-    done = run_demo("--json", "--fault", "none")
+    done = judged_demo("--fault", "none")
 
     assert done.code == 0, str(done)
     assert done.result["fired"] == []

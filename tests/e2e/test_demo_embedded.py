@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from demo_command import COMMAND, PATIENT, descendants, is_gone, run_demo, workspace_of
+from demo_command import COMMAND, PATIENT, descendants, is_gone, judged_demo, run_demo, workspace_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 def test_sidecar_alone_names_the_rank(record_property: Callable[[str, object], None]) -> None:
     """With the embedded policy the same alert comes, for the same rank and with the same cause."""
-    done = run_demo("--json", "--no-prometheus", "--slow-rank", "5", *PATIENT)
+    done = judged_demo("--no-prometheus", "--slow-rank", "5", *PATIENT)
 
     assert done.code == 0, str(done)
     record_property("embedded_seconds_to_alert", done.result["seconds_to_alert"])
@@ -87,7 +87,7 @@ def test_too_little_patience_is_a_failure() -> None:
 
 def test_healthy_run_is_quiet() -> None:
     """A short run in which nobody is slow ends well, with nothing fired."""
-    done = run_demo("--json", "--no-prometheus", "--fault", "none", "--duration", "15")
+    done = judged_demo("--no-prometheus", "--fault", "none", "--duration", "15")
 
     assert done.code == 0, str(done)
     assert done.result["fired"] == []

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from demo_command import KEPT_PACE
 from servers import Monitoring, crew_logs, monitoring, promtool
-from straggler.simulate.measure import measure, read_records
+from straggler.simulate.measure import Pace, measure, read_records
 from straggler.simulate.node import gpu_uuid
 from straggler.simulate.quick_rules import find_rules, rule_files, write_quick_rules
 from straggler.simulate.rehearsal import Rehearsal
@@ -111,7 +112,7 @@ class Story:
     own_counts: list[int]
     page_counts: list[int]
     prometheus_counts: list[int]
-    efficiency: float | None
+    pace: Pace
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +150,7 @@ def story() -> Iterator[Story]:
             own_counts=run.steps,
             page_counts=stage.steps_on_page(),
             prometheus_counts=stage.steps_in_prometheus(),
-            efficiency=measure(scenario, read_records(run.rings)).efficiency,
+            pace=measure(scenario, read_records(run.rings)),
         )
 
 
@@ -188,7 +189,11 @@ def test_page_is_clean(story: Story) -> None:
 
 def test_step_gets_longer_as_expected(story: Story) -> None:
     """The hook's own records show what the slow rank costs: about 44 of 57 ms are left."""
-    assert story.efficiency == pytest.approx(story.scenario.expected_efficiency, abs=0.08)
+    healthy = story.scenario.expected_step_seconds(1)
+    if (story.pace.healthy_step_seconds or 0.0) > KEPT_PACE * healthy:
+        pytest.skip("others keep this machine too busy: its ranks want for processors before the fault begins")
+
+    assert story.pace.efficiency == pytest.approx(story.scenario.expected_efficiency, abs=0.08)
 
 
 def test_rank_is_joined_with_its_gpu(story: Story) -> None:
