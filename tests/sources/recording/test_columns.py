@@ -42,6 +42,7 @@ def test_capitals_do_not_matter_unless_they_tell_columns_apart() -> None:
     """``Rank`` is the rank where nothing is called ``rank``; where both are, the exact name counts."""
     assert resolve(["Step", "RANK", "Wall", "own"], {}) == {"step": 0, "rank": 1, "wall": 2, "own": 3}
     assert resolve(["Step", "step", "rank", "wall", "own"], {})["step"] == 1
+    assert "time" not in resolve(["step", "rank", "wall", "own", "Time", "Data"], {})
 
 
 @pytest.mark.parametrize(

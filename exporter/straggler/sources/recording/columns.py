@@ -23,6 +23,9 @@ COLUMNS: dict[str, str] = {
 """All columns that are understood, with what they hold. Durations are in seconds unless a unit is given."""
 
 _REQUIRED = ("step", "rank", "wall")
+_IN_CAPITALS_TOO = (*_REQUIRED, "own", "wait", "peer_group", "node")
+"""What a table of steps calls so means it. ``Time``, ``Data`` or ``Other`` may be anything: those are taken as they are
+spelt here only."""
 
 
 def parse_mapping(text: str) -> dict[str, str]:
@@ -51,7 +54,7 @@ def resolve(header: Sequence[str], mapping: Mapping[str, str]) -> dict[str, int]
 
     Args:
         header: the file's column names.
-        mapping: our name to theirs; what is not in it is looked for under our own name, in capitals or not.
+        mapping: our name to theirs; what is not in it is looked for under our own name.
 
     Returns:
         Position of each of our columns that the file has.
@@ -64,7 +67,7 @@ def resolve(header: Sequence[str], mapping: Mapping[str, str]) -> dict[str, int]
     found: dict[str, int] = {}
     for ours in COLUMNS:
         theirs = mapping.get(ours, ours)
-        names = exact if theirs in exact or ours in mapping else lower
+        names = lower if ours in _IN_CAPITALS_TOO and ours not in mapping and ours not in exact else exact
         if theirs in names:
             if names.count(theirs) > 1:
                 raise ConfigError(ours, f"the file has {names.count(theirs)} columns named {theirs}")
