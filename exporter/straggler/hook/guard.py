@@ -38,6 +38,34 @@ def guarded(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P
     return call
 
 
+def guarded_none(method: Callable[[G], R]) -> Callable[[G], R | None]:
+    """As ``guarded``, for a method without arguments that runs in each step: nothing to pack, 0.1 to 1 us less."""
+
+    def call(self: G, /) -> R | None:
+        try:
+            return method(self)
+        except Exception as error:  # noqa: BLE001 - see the top of this file
+            self.fail(error)
+            return None
+
+    call.__doc__ = method.__doc__
+    return call
+
+
+def guarded_one(method: Callable[[G, A], R]) -> Callable[[G, A], R | None]:
+    """As ``guarded_none``, for a method with one argument, given by position."""
+
+    def call(self: G, argument: A, /) -> R | None:
+        try:
+            return method(self, argument)
+        except Exception as error:  # noqa: BLE001 - see the top of this file
+            self.fail(error)
+            return None
+
+    call.__doc__ = method.__doc__
+    return call
+
+
 def guarded_arrive(function: Callable[[int], None], fail: Callable[[Exception], None]) -> Callable[[int], None]:
     """As ``guarded``, for the function that each arrival calls: without packing of arguments, which takes 100 ns."""
 

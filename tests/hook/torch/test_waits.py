@@ -84,11 +84,11 @@ def test_the_hook_leaves_and_the_users_stay() -> None:
     loss = weight.sum()
     ours: list[float] = []
     users: list[float] = []
-    remove = hook_gradient(loss, lambda gradient: ours.append(float(gradient)))
+    hooks, key = hook_gradient(loss, lambda gradient: ours.append(float(gradient)))
     handle = loss.register_hook(lambda gradient: users.append(float(gradient)))
 
     loss.backward(retain_graph=True)
-    remove()
+    del hooks[key]
     loss.backward(retain_graph=True)
     handle.remove()
     loss.backward()
@@ -102,9 +102,9 @@ def test_a_leaf_can_be_hooked_too() -> None:
     """A loss without a history is a leaf."""
     leaf = torch.ones((), requires_grad=True)
     seen: list[float] = []
-    remove = hook_gradient(leaf, lambda gradient: seen.append(float(gradient)))
+    hooks, key = hook_gradient(leaf, lambda gradient: seen.append(float(gradient)))
     leaf.backward()
-    remove()
+    del hooks[key]
     leaf.backward()
 
     assert seen == [1.0]

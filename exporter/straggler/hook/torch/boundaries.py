@@ -27,19 +27,20 @@ def install(tracker: Tracker) -> None:
     """Hook all optimizers, present and future."""
     tokens: list[int | None] = []
     inside = 0
+    compiling, begin, end = patches.compiling, tracker.begin_optimizer, tracker.end
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         nonlocal inside
-        if not patches.compiling():
+        if not compiling():
             inside += 1
-            tokens.append(tracker.begin_optimizer(optimizer))
+            tokens.append(begin(optimizer))
             inside -= 1
 
     def after(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
         nonlocal inside
-        if tokens and not patches.compiling():
+        if tokens and not compiling():
             inside += 1
-            tracker.end(tokens.pop())
+            end(tokens.pop())
             inside -= 1
 
     def remove(handle: Any) -> None:

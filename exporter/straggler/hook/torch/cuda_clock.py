@@ -100,9 +100,9 @@ class EventMeter(Meter):
 
     # What Meter calls
 
-    def enter(self, phase: int, *, borrowed: bool = False) -> int | None:
+    def enter(self, phase: int, borrowed: bool = False) -> int | None:  # noqa: FBT001, FBT002 - as ``Meter`` has it
         """See ``Meter.enter``. The host's own waiting for a batch is summed up apart."""
-        token = super().enter(phase, borrowed=borrowed)
+        token = super().enter(phase, borrowed)
         if phase == _DATA and self._data_token is None and token is not None:
             self._data_token, self._data_since = token, self._now()
         return token

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from straggler.hook.guard import guarded
+from straggler.hook.guard import guarded, guarded_none, guarded_one
 from straggler.hook.torch import patches
 from straggler.wire import layout
 
@@ -61,7 +61,7 @@ class Evaluation:
             self._token = tracker.begin(_EVAL)
             tracker.evaluating = self._token is not None
 
-    @guarded
+    @guarded_none
     def ends(self) -> None:
         """Training goes on."""
         if self._token is not None and self._tracker.is_training_thread():
@@ -69,7 +69,7 @@ class Evaluation:
             self._tracker.evaluating = False
             self._tracker.end(token)
 
-    @guarded
+    @guarded_one
     def begin_forward(self, module: nn.Module) -> int | None:
         """The forward of a watched module begins; returns a token to end it with."""
         if torch.is_grad_enabled():
@@ -82,7 +82,7 @@ class Evaluation:
             if module.training:
                 return self._tracker.begin(_EVAL)  # e.g. a rollout: this forward, and nothing around it
             self.begins(module)
-        return self._tracker.begin(_FORWARD)
+        return self._tracker.enter(_FORWARD)
 
     def _trains(self, module: nn.Module) -> bool:
         own = {id(parameter) for parameter in module.parameters()}

@@ -57,15 +57,9 @@ class Instrument:
             tracker.on_batch = throughput.saw_batch
         tracker.on_reduction = throughput.reduces
         self._evaluation.on_forward = throughput.runs_forward
-        tracker.amounts = self._amounts
+        tracker.amounts = throughput.take
         tracker.between_steps = self.profiler.between_steps if throughput.count is None else self._between_steps
         self.profiler.install()
-
-    def _amounts(self) -> dict[str, Any]:
-        amounts = self.throughput.take()
-        if self.profiler.is_on:
-            amounts["profiled"] = True
-        return amounts
 
     def _between_steps(self, ended: int) -> None:
         if self.throughput.count is not None:

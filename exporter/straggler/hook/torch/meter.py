@@ -64,7 +64,7 @@ class Meter:
         self.owner: int | None = None
         """Identifier of the thread that is measured, the one that steps; ``None`` before the first boundary."""
 
-    def enter(self, phase: int, *, borrowed: bool = False) -> int | None:
+    def enter(self, phase: int, borrowed: bool = False) -> int | None:  # noqa: FBT001, FBT002 - by position, for speed
         """Begin a phase.
 
         Args:
@@ -154,7 +154,7 @@ class HostMeter(Meter):
 
     # What runs in each step is written out: in a real loop the caches are cold, and there each function takes 1 us.
 
-    def enter(self, phase: int, *, borrowed: bool = False) -> int | None:
+    def enter(self, phase: int, borrowed: bool = False) -> int | None:  # noqa: FBT001, FBT002 - as above
         """See ``Meter.enter``."""
         if get_ident() != self.owner and (self.owner is None or not borrowed):
             return None
@@ -181,17 +181,16 @@ class HostMeter(Meter):
         del phases[place:], tokens[place:]
         return ended in _EXCLUDED and phases[-1] not in _EXCLUDED
 
-    def _switch(self, ended: int) -> None:
-        now = self._now()
-        self._sums[ended] += now - self._since
-        self._since = now
-
-    def _begin(self) -> None:
-        self._began = self._since = self._now()
-
-    def _end(self, own_reason: str, amounts: Mapping[str, Any]) -> None:
+    def boundary(self, own_reason: str = MEASURED, amounts: Mapping[str, Any] | None = None) -> bool:
+        """See ``Meter.boundary``."""
+        if self.owner != get_ident():
+            return super().boundary()
         now = self._now()
         sums, self._sums = self._sums, [0] * layout.PHASE_COUNT
         sums[self._phases[-1]] += now - self._since
         wall, self._began, self._since = now - self._began, now, now
-        self._publish(TimedStep(wall, sums, own_reason, now, 0, amounts))
+        self._publish(TimedStep(wall, sums, own_reason, now, 0, amounts or {}))
+        return True
+
+    def _begin(self) -> None:
+        self._began = self._since = self._now()

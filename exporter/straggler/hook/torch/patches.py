@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", None) or torch._dynamo.is_compiling  # noqa: SLF001 - torch 2.1 and 2.2 have only this one
-"""Whether ``torch.compile`` is tracing: then a wrapper steps aside."""
+compiling: Callable[[], bool] = getattr(torch.compiler, "is_dynamo_compiling", None) or torch._dynamo.is_compiling  # noqa: SLF001 - torch 2.1 and 2.2 have only this one
+"""Whether ``torch.compile`` is tracing: then a wrapper steps aside. ``is_compiling`` takes twice as long."""
 
 VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
 """Of torch, e.g. ``(2, 13)``."""
@@ -46,7 +46,7 @@ def replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable
 def compiled_backward() -> bool:
     """Whether ``backward`` itself is being compiled (compiled autograd)."""
     module = sys.modules.get("torch._dynamo.compiled_autograd")
-    return bool(
+    return module is not None and bool(
         getattr(module, "compiled_autograd_enabled", False) or getattr(module, "in_compiled_autograd_region", False)
     )
 

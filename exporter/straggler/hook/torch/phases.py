@@ -68,14 +68,15 @@ def watch_forward(evaluation: Evaluation, module: Any) -> None:
 
 def _hooks(evaluation: Evaluation) -> tuple[Callable[..., None], Callable[..., None]]:
     tokens: list[int | None] = []
+    compiling, begin, end = patches.compiling, evaluation.begin_forward, evaluation.end_forward
 
     def before(module: nn.Module, _inputs: Any) -> None:
-        if not patches.compiling():
-            tokens.append(evaluation.begin_forward(module))
+        if not compiling():
+            tokens.append(begin(module))
 
     def after(_module: nn.Module, _inputs: Any, _output: Any) -> None:
-        if tokens and not patches.compiling():
-            evaluation.end_forward(tokens.pop())
+        if tokens and not compiling():
+            end(tokens.pop())
 
     return before, after
 

@@ -68,8 +68,6 @@ class Profiler:
         self._until = 0
         self._first = 0
         """Number of the first marked step; 0 before it."""
-        self.is_on = False
-        """Whether the step that runs is under a profiler, or pays for one."""
 
     def install(self) -> None:
         """Let go of ours where the training starts a profiler of its own: there can be only one."""
@@ -108,7 +106,7 @@ class Profiler:
             if ended + 1 >= self._request.first_step:
                 self._start(self._request, now)
         else:
-            self.is_on = False
+            self._tracker.profiled = False
             if now >= self._look_at:
                 self._look_at = now + _LOOK_EVERY_NS
                 self._look(now)
@@ -134,7 +132,7 @@ class Profiler:
             return
         self._first = 0
         self._until = now + _MOST_SECONDS * 1_000_000_000
-        self.is_on = True
+        self._tracker.profiled = True
         profiling = self._make()
         error = _GRAPHS if self._tracker.has_graphs else attempt(profiling.start)
         if error is not None:

@@ -22,8 +22,6 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 from straggler.hook.book import MOST_FLOPS, is_count
 from straggler.hook.guard import attempt, guarded
 
@@ -175,7 +173,7 @@ class Throughput:
             flops = self._flops(amounts.get("tokens"))
             if flops is not None:
                 amounts.setdefault("flops", flops)
-        if self.count is not None and self.count.is_counting:
+        if self._tracker.profiled or (self.count is not None and self.count.is_counting):
             amounts["profiled"] = True
         return amounts
 
@@ -191,8 +189,8 @@ class Throughput:
     # All-reduce
 
     def runs_forward(self, module: Any) -> None:
-        """A DistributedDataParallel runs forward: with gradients, its coming backward will reduce them."""
-        if getattr(module, "require_backward_grad_sync", False) and torch.is_grad_enabled():
+        """A DistributedDataParallel runs forward with gradients: its coming backward will reduce them."""
+        if getattr(module, "require_backward_grad_sync", False):
             self._armed.add(weakref.ref(module))
 
     def reduces(self) -> None:

@@ -10,7 +10,7 @@ the step where that ``backward`` ends.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from threading import get_ident
 from time import monotonic_ns
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from straggler.hook import StepTimer
-from straggler.hook.guard import guarded
+from straggler.hook.guard import guarded, guarded_none, guarded_one
 from straggler.hook.torch import late, patches, waits
 from straggler.hook.torch.doubts import HIDDEN
 from straggler.hook.torch.life import Life
@@ -29,6 +29,9 @@ from straggler.wire import layout
 BACKWARD = layout.PHASE_INDEX["backward"]
 OPTIMIZER = layout.PHASE_INDEX["optimizer"]
 WAIT = layout.WAIT
+Backward = tuple[int | None, Sequence[tuple[MutableMapping[int, Any], int]]]
+"""A ``backward`` that runs: the token of its phase, if it could be entered, and where our hooks are."""
+_NOT_ENTERED: Backward = (None, ())
 _IN_BACKWARD = 0
 """Stands for all optimizers that step inside ``backward``; no object has this id."""
 
@@ -56,6 +59,8 @@ class Tracker(Life):
         """Called when a backward begins that waits for peers at its end."""
         self.between_steps: Callable[[int], None] = lambda _steps: None
         """Called in the training thread between two steps, with how many have ended: the number of the last one."""
+        self.profiled = False
+        """Whether the step that runs is under a profiler of ours, or pays for one."""
         self.opaque = ""
         """Why the operators of a step cannot be seen, once that is so."""
         self.has_graphs = False
@@ -72,26 +77,33 @@ class Tracker(Life):
         """Whether the backward that runs has not come to its first gradient yet."""
         self._arrival: int | None = None
         """Token of the last wait for the reducer."""
+        self.synchronizes: Callable[[], bool] = lambda: False
+        """Whether the backward that begins waits for peers at its end."""
+        # Looked up once: each step needs them.
+        self._at_first_gradient: Callable[[Any], None] = self._first_gradient
+        self._at_end_of_backward: Callable[[], None] = self._arrives
+        self._queue_callback = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 - the one way to run code at the end of backward
         self.side_waits_are_seen = 0
         """Greater than 0 inside code whose waits on other streams reach the compute stream in a bracket of ours."""
 
     # Where steps begin
 
-    @guarded
+    @guarded_one
     def optimizer_begins(self, optimizer: object) -> None:
         """An optimizer is about to step: all ranks have just been released, so the previous step ends here."""
         self._optimizer_begins(optimizer)
 
-    @guarded
+    @guarded_one
     def begin_optimizer(self, optimizer: object) -> int | None:
         """As ``optimizer_begins``, and its phase begins too; returns the token to end it with."""
         self._optimizer_begins(optimizer)
-        return None if self._meter is None else self._meter.enter(OPTIMIZER)
+        meter = self._meter
+        return None if meter is None else meter.enter(OPTIMIZER)
 
     def _optimizer_begins(self, optimizer: object) -> None:
-        key = id(optimizer)
         if self._off:
             return
+        key = id(optimizer)
         if self._captures:
             self._captured_step = True  # on replay there will be no hooks
         elif self._depth:
@@ -102,30 +114,39 @@ class Tracker(Life):
             if key not in self._known_optimizers:
                 self._known_optimizers.add(key)
                 self.on_optimizer(optimizer)
-            if not self._elsewhere() and self._rounds.ends_with(key):
+            meter = self._meter
+            is_ours = meter is not None and meter.owner == get_ident()
+            if (is_ours or not self._elsewhere()) and self._rounds.ends_with(key):
                 self._boundary()
 
     def _boundary(self) -> bool:
         meter = self._meter or self._start()
         if meter is None:
             return False
-        if len(sys.modules) != self._modules:
-            self._modules = len(sys.modules)
+        modules = len(sys.modules)
+        if modules != self._modules:
+            self._modules = modules
             late.install_arrived(self)
-        if meter.owner is None:
+        owner = meter.owner
+        if owner is None:
             return meter.boundary()
-        if meter.owner != get_ident():
+        if owner != get_ident():
             return False
         meter.boundary(self._doubts.of_the_step(), self.amounts())
-        self._steps += 1
-        if not self._steps & (self._steps - 1):
+        steps = self._steps = self._steps + 1
+        if not steps & (steps - 1):
             self._look_again()
-        self.between_steps(self._steps)
+        self.between_steps(steps)
         return True
 
     # Phases
 
-    @guarded
+    def enter(self, phase: int) -> int | None:
+        """As ``begin``, for a caller with a guard, and a phase that is neither ``checkpoint`` nor ``eval``."""
+        meter = self._meter
+        return None if meter is None else meter.enter(phase)
+
+    @guarded_one
     def begin(self, phase: int) -> int | None:
         """A phase of the training thread begins; returns the token to end it with."""
         meter = self._meter
@@ -136,7 +157,7 @@ class Tracker(Life):
             self._tell_excluded(meter)
         return token
 
-    @guarded
+    @guarded_one
     def end(self, token: int | None) -> None:
         """A phase ends."""
         meter = self._meter
@@ -145,13 +166,21 @@ class Tracker(Life):
         if meter.leave(token):
             self._tell_excluded(meter)
 
-    @guarded
-    def begin_backward(self, roots: Sequence[Any]) -> int | None:
-        """``backward`` was called, perhaps inside another one (reentrant activation checkpointing)."""
-        meter = self._meter
-        borrowed = meter is not None and get_ident() != meter.owner and self._works_for_us()
-        if self._off or not (borrowed or not self._elsewhere()):
+    @guarded_one
+    def begin_backward(self, roots: Sequence[Any]) -> Backward | None:
+        """``backward`` was called, perhaps inside another one (reentrant activation checkpointing).
+
+        Returns:
+            What to end it with; ``None`` where nothing is measured.
+        """
+        if self._off:
             return None
+        meter = self._meter
+        borrowed = False
+        if meter is not None and meter.owner != get_ident():
+            borrowed = self._works_for_us()
+            if not borrowed and meter.owner is not None:
+                return None
         if not self._depth and self.evaluating:
             self.on_training()
         self._depth += 1
@@ -159,25 +188,33 @@ class Tracker(Life):
         if meter is None:
             if roots:
                 self._device = str(roots[0].device.type)
-            return -1
-        return meter.enter(BACKWARD, borrowed=borrowed) or -1
+            return _NOT_ENTERED
+        token = meter.enter(BACKWARD, borrowed)
+        if not roots or meter.owner is None or not self.synchronizes():
+            return token, ()
+        if patches.compiled_backward():
+            self._doubts.hidden = True  # a callback of ours would be compiled in; and the reducer is
+            return token, ()
+        self.on_reduction()
+        self._first_gradient_due = True
+        if len(roots) == 1:
+            return token, (waits.hook_gradient(roots[0], self._at_first_gradient),)
+        return token, [waits.hook_gradient(root, self._at_first_gradient) for root in roots]
 
-    @guarded
-    def end_backward(self, token: int | None, unhook: Iterable[Callable[[], object]] = ()) -> None:
-        """``backward`` returned or raised.
-
-        Args:
-            token: ``begin_backward``'s.
-            unhook: ``watch_end_of_backward``'s.
-        """
-        if token is not None and self._depth:
+    @guarded_one
+    def end_backward(self, begun: Backward | None) -> None:
+        """``backward`` returned or raised; what ``begin_backward`` gave."""
+        if begun is None:
+            return
+        token, hooked = begun
+        if self._depth:
             self._depth -= 1
             self._first_gradient_due = False
             if self._meter is not None:
                 # What waited for the reducer inside it ends with it. If it could not be entered, that may stand alone.
-                self._meter.leave(self._arrival if token == -1 else token)
-        for remove in unhook:
-            remove()
+                self._meter.leave(self._arrival if token is None else token)
+        for hooks, key in hooked:
+            hooks.pop(key, None)
         if not self._depth and self._stepped_in_backward:
             self._stepped_in_backward = False
             if not self._elsewhere() and self._rounds.ends_with(_IN_BACKWARD):
@@ -189,40 +226,26 @@ class Tracker(Life):
         if not self._off and not self._elsewhere():
             self._rounds.gradients += 1
 
-    @guarded
-    def watch_end_of_backward(
-        self, roots: Sequence[Any], reducers: waits.Reducers
-    ) -> list[Callable[[], object]] | None:
-        """Bracket what the reducer does at the end of the coming backward; returns what takes the hooks back then."""
-        if not roots or self._meter is None or self._meter.owner is None or not reducers.synchronize():
-            return None
-        if patches.compiled_backward():
-            self._doubts.hidden = True  # a callback of ours would be compiled in; and the reducer is
-            return None
-        self.on_reduction()
-        self._first_gradient_due = True
-        return [waits.hook_gradient(root, self._first_gradient) for root in roots]
-
-    @guarded
+    @guarded_one
     def _first_gradient(self, _gradient: Any) -> None:
         if self._first_gradient_due:  # whichever root autograd comes to first
             self._first_gradient_due = False
-            torch.autograd.Variable._execution_engine.queue_callback(self._arrives)  # noqa: SLF001 - the one way to run code at the end of backward
+            self._queue_callback(self._at_end_of_backward)
 
-    @guarded
+    @guarded_none
     def _arrives(self) -> None:
-        self._arrival = self._begin_wait(arrival=True)
+        self._arrival = self._begin_wait(True)
 
-    @guarded
+    @guarded_none
     def begin_wait(self) -> int | None:
         """The rank is about to be blocked on its peers: by that it has arrived."""
-        return self._begin_wait(arrival=False)
+        return self._begin_wait(not self._depth)
 
-    def _begin_wait(self, *, arrival: bool) -> int | None:
+    def _begin_wait(self, is_arrival: bool) -> int | None:  # noqa: FBT001 - by position, for speed
         """As ``begin_wait``.
 
         Args:
-            arrival: its gradients are ready. Other waits inside ``backward`` are too many to be arrivals.
+            is_arrival: inside ``backward`` only that the gradients are ready: other waits are too many to be arrivals.
         """
         meter = self._meter
         if meter is None:
@@ -233,11 +256,11 @@ class Tracker(Life):
             if not borrowed:
                 return None
         self._doubts.waited = True
-        token = meter.enter(WAIT, borrowed=borrowed)
+        token = meter.enter(WAIT, borrowed)
         if token is None and not self.side_waits_are_seen:
             # On another stream, or in a capture: the compute stream will wait for it where we do not see it.
             self._doubts.step = HIDDEN
-        if arrival or not self._depth:
+        if is_arrival:
             self._arrive(monotonic_ns())
         return token
 
