@@ -11,6 +11,14 @@ from framework_jobs import check, finished, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
+LAUNCH = (
+    sys.executable,
+    "-m",
+    "accelerate.commands.launch",
+    "--num_machines=1",
+    "--mixed_precision=no",
+    "--dynamo_backend=no",
+)
 JOB = Path(__file__).parent / "accelerate_job.py"
 
 
@@ -22,9 +30,16 @@ def test_the_slow_rank_is_found(rings: Path, tmp_path: Path, how: str) -> None:
     assert finished(check(rings, batches=2)) == (how == "adapter")
 
 
-def test_its_launcher_is_no_rank(rings: Path, tmp_path: Path) -> None:
-    """What ``accelerate launch`` starts on a CPU is one process, and one ring."""
-    flags = ["--cpu", "--num_processes=1", "--num_machines=1", "--mixed_precision=no", "--dynamo_backend=no"]
-    run(rings, tmp_path, sys.executable, "-m", "accelerate.commands.launch", *flags, JOB, "plain")
+@pytest.mark.parametrize("how", ["adapter", "plain"])
+def test_the_slow_rank_is_found_under_its_launcher(rings: Path, tmp_path: Path, how: str) -> None:
+    """``accelerate launch`` with two processes, as on two GPUs; the launcher, which imports torch, is no rank."""
+    run(rings, tmp_path, *LAUNCH, "--multi_gpu", "--num_processes=2", "--main_process_port=0", JOB, how)
+
+    assert finished(check(rings, batches=2)) == (how == "adapter")
+
+
+def test_on_a_cpu_its_launcher_starts_one_process(rings: Path, tmp_path: Path) -> None:
+    """With ``--cpu`` and without MPI that is one, whatever number was asked for, and so one ring."""
+    run(rings, tmp_path, *LAUNCH, "--cpu", "--num_processes=2", JOB, "plain")
 
     assert len(list(rings.iterdir())) == 1
