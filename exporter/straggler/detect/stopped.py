@@ -72,7 +72,8 @@ def crash(run: str, ranks: Sequence[RankSample]) -> list[Verdict]:
             + (f" after step {first.step}" if first.step is not None else "")
             + (f", the first of {len(dead)}" if len(dead) > 1 else "")
             + f"; {wording.count(len(living), 'rank')} still alive",
-            impact=f"{wording.count(len(living), 'GPU')} wait for a rank that will not come",
+            impact=f"{wording.count(len(living), 'GPU')} wait{'s' if len(living) == 1 else ''} for a rank that "
+            "will not come",
         )
     ]
 

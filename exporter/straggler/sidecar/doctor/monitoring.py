@@ -120,7 +120,8 @@ def _rules(ask: Ask, _: int) -> Finding:
         return Finding("rules", Health.BROKEN, f"not loaded: {', '.join(missing)}", _RULE_FILES)
     failing = [rule for rule in rules if rule.get("health") == "err" and _is_ours(rule["name"])]
     if failing:
-        text = f"{failing[0]['name']} and {len(failing) - 1} more fail: {failing[0].get('lastError', '')[:200]}"
+        which = f"{failing[0]['name']} " + (f"and {len(failing) - 1} more fail" if failing[1:] else "fails")
+        text = f"{which}: {failing[0].get('lastError', '')[:200]}"
         return Finding("rules", Health.BROKEN, text, "promtool check rules rules/*/*.yaml")
     return Finding("rules", Health.OK, f"{sum(_is_ours(rule['name']) for rule in rules)} are loaded")
 
