@@ -173,7 +173,9 @@ def _read_parquet(stream: IO[bytes], mapping: Mapping[str, str], unit: str) -> R
         parquet: Any = importlib.import_module("pyarrow.parquet")
     except ImportError:
         raise ConfigError(
-            "file", "reading Parquet needs the package pyarrow, which is not installed here: install it, or write CSV"
+            "file",
+            "reading Parquet needs pyarrow, which is not installed here: pip install 'straggler-exporter[parquet]', or "
+            "write CSV",
         ) from None
     try:
         table = parquet.read_table(io.BytesIO(stream.read()))
