@@ -65,10 +65,12 @@ class WebFiles:
         return self.directory / "web.yml"
 
     def write(self, content: object) -> Path:
-        """Write it anew, with a time that certainly differs."""
+        """Write it anew, with a time that certainly differs; who looks meanwhile sees one change, not three."""
         before = self.file.stat().st_mtime_ns if self.file.exists() else 0
-        self.file.write_text(content if isinstance(content, str) else yaml.safe_dump(content), encoding="utf-8")
-        os.utime(self.file, ns=(before + 10**9, before + 10**9))
+        fresh = self.file.with_suffix(".fresh")
+        fresh.write_text(content if isinstance(content, str) else yaml.safe_dump(content), encoding="utf-8")
+        os.utime(fresh, ns=(before + 10**9, before + 10**9))
+        fresh.replace(self.file)
         return self.file
 
     def tls(self, *, clients: bool = False, **more: object) -> dict[str, object]:
