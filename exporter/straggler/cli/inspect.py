@@ -7,16 +7,17 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from straggler.cli import inspect_log, inspect_trace
-from straggler.errors import ConfigError, SourceFailedError, WireError
+from straggler.errors import ConfigError, SourceAbsentError, SourceFailedError, WireError
 from straggler.model.from_wire import totals_of
 from straggler.model.identity import clean_text
 from straggler.sources.nccl.snapshot import is_log, read_log
-from straggler.sources.rings.discover import MAX_DEPTH, SUFFIX
+from straggler.sources.rings.discover import SUFFIX, scan
 from straggler.sources.rings.snapshot import Snapshot, read_snapshot
 from straggler.sources.trace.parse import Trace
 from straggler.sources.trace.read import is_trace
@@ -88,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path in (ring for given in arguments.files for ring in _rings_in(given)):
         name = clean_text(str(path), None)
         try:
-            if os.path.isdir(path):  # noqa: PTH112 - as below
+            if os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises where it may not look
                 raise SourceFailedError("not_regular", f"a directory without rings (*{SUFFIX})")  # noqa: TRY301 - refused as the others
             if is_log(path):  # first: a line may begin with a bracket, as a trace does
                 logs.append(inspect_log.describe_log(name, read_log(path)))
@@ -119,17 +120,11 @@ def _rings_in(path: Path) -> Sequence[Path]:
     As deep as the sidecar looks: on Kubernetes each pod has a directory of its own. Whatever is no directory with rings
     is given back, to be refused with its reason.
     """
-    if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises where it may not look
-        return [path]
-    rings = (ring for depth in range(MAX_DEPTH + 1) for ring in path.glob("*/" * depth + f"*{SUFFIX}"))
-    return sorted(rings, key=_written_at) or [path]
-
-
-def _written_at(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
+    with suppress(SourceAbsentError, SourceFailedError):  # no directory, or one where this user may not look
+        found = scan(path, lambda _: True).statuses
+        written = {path / key.path: status.st_mtime for key, status in found.items() if status}
+        return sorted(written, key=written.__getitem__) or [path]
+    return [path]
 
 
 def describe(name: str, snapshot: Snapshot, last: int) -> dict[str, Any]:
