@@ -8,7 +8,8 @@ import importlib
 import io
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -16,7 +17,7 @@ from typing import IO, Any
 from straggler.errors import ConfigError, ParseError, SourceAbsentError, SourceFailedError
 from straggler.model.reading import Reading
 from straggler.model.recorded import RecordedStep
-from straggler.sources.recording.columns import COLUMNS
+from straggler.sources.recording.columns import resolve
 from straggler.sources.recording.parse import UNITS, Row, parse_table
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -144,27 +145,28 @@ def _noted(lines: Iterable[tuple[int, str]], taken: list[tuple[int, str]], delim
     for number, line in lines:
         if line.startswith("#"):
             continue
-        whole = _squeezed(line) if delimiter == _BLANK else line
-        taken.append((number, whole))
-        yield whole
+        taken.append((number, line))
+        yield _prepared(line, delimiter)
 
 
 def _fields(line: str, delimiter: str) -> list[str] | None:
     """One line by itself; ``None`` if it is none of CSV's: a field without end, on older Pythons a NUL."""
     try:
-        return next(csv.reader([_squeezed(line) if delimiter == _BLANK else line], delimiter=delimiter), [])
+        return next(csv.reader([_prepared(line, delimiter)], delimiter=delimiter), [])
     except csv.Error:
         return None
 
 
-def _squeezed(line: str) -> str:
-    return _BLANK.join(line.split())
+def _prepared(line: str, delimiter: str) -> str:
+    """As csv can divide it, to which two blanks are an empty field."""
+    return _BLANK.join(line.split()) if delimiter == _BLANK else line
 
 
 def _delimiter(header: str) -> str:
     """The delimiter that cuts the header into most names; blanks, then a comma, if none cuts it."""
-    best = max(_DELIMITERS, key=lambda delimiter: len(_fields(header, delimiter) or ()))
-    return best if len(_fields(header, best) or ()) > 1 or len(header.split()) == 1 else _BLANK
+    names = {delimiter: len(_fields(header, delimiter) or ()) for delimiter in _DELIMITERS}
+    best = max(names, key=names.__getitem__)
+    return best if names[best] > 1 or len(header.split()) == 1 else _BLANK
 
 
 def _read_parquet(stream: IO[bytes], mapping: Mapping[str, str], unit: str) -> Reading[RecordedStep]:
@@ -181,18 +183,17 @@ def _read_parquet(stream: IO[bytes], mapping: Mapping[str, str], unit: str) -> R
         table = parquet.read_table(io.BytesIO(stream.read()))
     except (arrow.ArrowException, OSError) as error:
         raise SourceFailedError("corrupt", f"the Parquet file cannot be read: {error}") from error
-    names = [name.strip() for name in table.column_names]
-    wanted = [name in mapping.values() or name.lower() in COLUMNS for name in names]
+    wanted = set(resolve(table.column_names, mapping).values())
     return parse_table(table.column_names, _parquet_rows(arrow, table, wanted, UNITS[unit]), mapping, unit)
 
 
-def _parquet_rows(arrow: Any, table: Any, wanted: Sequence[bool], unit_ns: int) -> Iterator[Row]:
+def _parquet_rows(arrow: Any, table: Any, wanted: AbstractSet[int], unit_ns: int) -> Iterator[Row]:
     """Rows from 1, as a CSV of the same table would number its lines after the header."""
     number = 1
     for batch in table.to_batches():
         columns = [
-            _parquet_values(arrow, column, unit_ns) if used else [None] * len(column)
-            for column, used in zip(batch.columns, wanted, strict=True)
+            _parquet_values(arrow, column, unit_ns) if index in wanted else [None] * len(column)
+            for index, column in enumerate(batch.columns)
         ]
         for fields in zip(*columns, strict=True):
             number += 1
