@@ -1,8 +1,8 @@
 """The cases that prove own time: real jobs of four ranks, of which rank 2 is held up in one place of each step.
 
-A case is ``wrap:mode:place``; ``training_job.py`` runs it. Its figures are medians over the steps after the first few.
-A *gap* is the slow rank's time less the median of the other three **in the same step**, so that what befalls the whole
-machine in one step is in neither; and then the median of that over the steps. Nothing is taken off for noise.
+A case is ``wrap:mode:place``; ``training_job.py`` runs it, as a run of its own. Its figures are those of the sidecar's
+page when it has ended: the window is all of it, or its last 32 steps. A *gap* is the slow rank's figure less the median
+of the other three. Nothing is taken off for noise.
 
 The machine that tests run on is small and shared, so what misses its mark is measured again, and then with longer
 delays: noise passes, and does not grow with the delay as what is counted wrongly does.
@@ -10,14 +10,16 @@ delays: noise passes, and does not grow with the delay as what is counted wrongl
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
-from torch_jobs import RANKS, SLOW_RANK, results
+from straggler.wire.recent import WINDOW_STEPS
+from torch_jobs import SLOW_RANK, Seen, results
 
 PLACES = ("data", "forward", "first_backward", "last_backward", "optimizer", "between", "after")
 DDP = (
@@ -62,7 +64,6 @@ SHARDED = FSDP1 + FSDP2
 HIDDEN = "fsdp2:compileautograd:forward"
 """The one whose collectives run where nobody sees them."""
 _HAS_FSDP2 = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 6)
-_FEWEST_STEPS = 8
 DELAYS = (0.030, 0.030, 0.120, 0.480)
 """By what the slow rank is held up in each step, at each try, in seconds."""
 
@@ -80,18 +81,26 @@ def lacks(case: str) -> str:
 
 
 class Outcome(NamedTuple):
-    """What a case came to. Times in seconds."""
+    """What a case came to on the page. Times in seconds; NaN where the page has none."""
 
     delay: float
     """By what the slow rank was held up in a step: its sleep as long as it really took."""
     own: tuple[float, ...]
-    """Median own time; length ``RANKS``, by rank."""
+    """``training_recent_own_median_seconds``; length ``RANKS``, by rank."""
     wall: tuple[float, ...]
-    """Median length of a step, likewise."""
-    own_gap: float
-    wall_gap: float
+    """``training_recent_step_seconds``, likewise."""
     steps: int
-    """How many were compared: 0 if the ranks do not agree on it."""
+    """``training_recent_steps``: 0 if the ranks do not agree on it."""
+
+    @property
+    def own_gap(self) -> float:
+        """Of the slow rank."""
+        return _gap(self.own)
+
+    @property
+    def wall_gap(self) -> float:
+        """Likewise."""
+        return _gap(self.wall)
 
     @property
     def slowest(self) -> int:
@@ -101,7 +110,7 @@ class Outcome(NamedTuple):
     def is_right(self) -> bool:
         """The right rank, the delay within a tenth of it, and nothing to see in the step's length."""
         return (
-            self.steps >= _FEWEST_STEPS
+            self.steps >= WINDOW_STEPS
             and self.slowest == SLOW_RANK
             and abs(self.own_gap - self.delay) <= self.delay / 10
             and abs(self.wall_gap) <= self.delay / 10
@@ -119,37 +128,20 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.1f}"
 
 
-def outcome(case: str, ranks: Sequence[dict[str, Any]]) -> Outcome:
-    """Compare the ranks in one case.
+def _gap(by_rank: Sequence[float]) -> float:
+    return by_rank[SLOW_RANK] - statistics.median([*by_rank[:SLOW_RANK], *by_rank[SLOW_RANK + 1 :]])
 
-    Args:
-        case: its name.
-        ranks: what each rank said; length ``RANKS``, by rank.
-    """
-    told = [rank[case] for rank in ranks]
-    counts = {len(one["own_steps"]) for one in told}
-    own, wall = (tuple(_median(one[what]) for one in told) for what in ("own_steps", "wall_steps"))
+
+def outcome(seen: Seen) -> Outcome:
+    """Compare the ranks in a case."""
+    steps = seen.page.values("training_recent_steps")
+    agreed = len(set(steps)) == 1 and not math.isnan(steps[0])
     return Outcome(
-        told[SLOW_RANK]["delay"],
-        own,
-        wall,
-        _gap([one["own_steps"] for one in told]),
-        _gap([one["wall_steps"] for one in told]),
-        counts.pop() if len(counts) == 1 else 0,
+        seen.ranks[SLOW_RANK]["delay"],
+        tuple(seen.page.values("training_recent_own_median_seconds")),
+        tuple(seen.page.values("training_recent_step_seconds")),
+        int(steps[0]) if agreed else 0,
     )
-
-
-def _gap(steps_of_ranks: list[list[float]]) -> float:
-    return _median(
-        [
-            step[SLOW_RANK] - statistics.median(step[:SLOW_RANK] + step[SLOW_RANK + 1 :])
-            for step in zip(*steps_of_ranks, strict=False)
-        ]
-    )
-
-
-def _median(values: Sequence[float]) -> float:
-    return statistics.median(values) if values else 0.0
 
 
 class Measured:
@@ -159,25 +151,22 @@ class Measured:
     """
 
     def __init__(self, out: Path, family: Sequence[str]) -> None:
-        cases = [case for case in family if not lacks(case)]
-        self.ranks: list[dict[str, Any]] = [{} for _ in range(RANKS)]
-        """What each rank says; length ``RANKS``, by rank."""
-        self.tries = dict.fromkeys(cases, 0)
-        missed = cases
+        missed = [case for case in family if not lacks(case)]
+        self.seen: dict[str, Seen] = {}
+        """The last try of each case."""
+        self.tries = dict.fromkeys(missed, 0)
         for attempt, delay in enumerate(DELAYS):
             if not missed:
                 break
-            for known, told in zip(self.ranks, results(out / str(attempt), missed, DELAY=str(delay)), strict=True):
-                known.update({case: told[case] for case in missed})
-                known.setdefault("identity", told["identity"])
+            self.seen |= results(out / str(attempt), missed, DELAY=str(delay))
             for case in missed:
                 self.tries[case] += 1
             missed = [case for case in missed if not self.outcome(case).is_right()]
 
     def outcome(self, case: str) -> Outcome:
         """What a case came to."""
-        return outcome(case, self.ranks)
+        return outcome(self.seen[case])
 
     def reasons(self, case: str) -> set[str]:
-        """What its ranks said about their own time."""
-        return {reason for rank in self.ranks for reason in rank[case]["reasons"]}
+        """What the page says about its ranks' own time: ``measured``, or why there is none."""
+        return set(self.seen[case].page.labels("own_reason"))

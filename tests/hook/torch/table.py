@@ -1,13 +1,14 @@
-"""Prints, as Markdown, how exactly own time shows a delay of 30 ms in each case of ``torch_cases``, which says how.
+"""Prints, as Markdown, how exactly the sidecar's page shows the delay in each case of ``torch_cases``, which says how.
 
     python tests/hook/torch/table.py                    # all of them, some minutes
     python tests/hook/torch/table.py ddp:plain fsdp1    # those that begin so
 
-Fails if a case misses its mark three times.
+Fails if a case misses its mark each time. Says at last how busy the machine was.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -84,6 +85,8 @@ def main(wanted: list[str]) -> int:
         for case in family:
             say(f"| {name(case)} | {lacks(case)} | | | | | |" if lacks(case) else row(measured, case))
         right = right and all(measured.outcome(case).is_right() for case in family if not lacks(case))
+    load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    say(f"\nLoad of this machine over the last 1, 5 and 15 minutes: {load}, on {os.cpu_count()} cores")
     return 0 if right else 1
 
 

@@ -1,11 +1,12 @@
-"""A training job for torchrun, of many cases: each rank says in ``rank<R>.json`` what its own ring holds.
+"""A training job for torchrun, of many cases, each of which is a run of its own.
 
 Compute is ``time.sleep``, since real layers of four ranks would fight for two cores. One rank is held up by ``DELAY``
 (30 ms, unless the environment says otherwise) in one place of the step. Run by ``torch_jobs.py``:
 
     torchrun --standalone --nproc-per-node=4 training_job.py OUT CASE [CASE ...]
 
-A case is ``wrap:mode:place``, e.g. ``ddp:plain:forward``; ``torch_cases.py`` has them all.
+A case is ``wrap:mode:place``, e.g. ``ddp:plain:forward``; ``torch_cases.py`` has them all. At its end each rank says
+in ``OUT/<number of the case>.rank<R>.json`` what its ring holds, and waits for ``OUT/<number>.seen``.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ from straggler.wire.records import StepRecord  # noqa: E402
 
 DELAY = float(os.environ.get("DELAY", "0.030"))
 PIECE = 0.0025
-STEPS = 20
+STEPS = 36
+"""In a case: more than the 32 that the page's window holds at least."""
 SETTLING = 4
 SLOW_RANK = 2
 LAYERS = 4
@@ -178,7 +180,7 @@ def wrapped(wrap: str, mode: str, net: Net) -> nn.Module:
     return model
 
 
-def train(wrap: str, mode: str, where: str) -> Place:  # noqa: C901, PLR0912 - one branch for each kind of case
+def train(wrap: str, mode: str, where: str) -> Place:  # noqa: C901 - one branch for each kind of case
     """One case: ``STEPS`` steps. Returns where this rank was held up."""
     place = Place(where)
     model = wrapped(wrap, mode, Net(mode, place))
@@ -228,8 +230,6 @@ def train(wrap: str, mode: str, where: str) -> Place:  # noqa: C901, PLR0912 - o
             dist.all_reduce(loss.detach())
         if mode == "clip":
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        if mode == "evaluate" and step % 3 == 1:
-            _evaluate(model, place)
         if scaler is None:
             optimizer.step()
         else:
@@ -275,18 +275,9 @@ def _scaled_step(scaler: Any, optimizer: Any, model: nn.Module, *, overflows: bo
     scaler.update()
 
 
-def _evaluate(model: nn.Module, place: Place) -> None:
-    model.eval()
-    with torch.no_grad():
-        for _ in range(2):
-            model(torch.randn(4, 32))
-    time.sleep(0.05 if place.is_slow else 0.0)
-    model.train()
-
-
 def _save_together(group: Any) -> None:
-    """A checkpoint in the background, with collectives that wait long."""
-    for _ in range(8):
+    """A checkpoint in the background, with collectives that wait long, about as long as the case lasts."""
+    for _ in range(STEPS):
         if dist.get_rank() != SLOW_RANK:
             time.sleep(0.05)
         dist.all_reduce(torch.ones(1), group=group)
@@ -324,58 +315,66 @@ def _stage_group(stage: int) -> Any:
     return init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "dp")).get_group("dp")
 
 
-def summary(steps: list[StepRecord]) -> dict[str, Any]:
-    """What a case comes to, in seconds."""
+def told(steps: list[StepRecord], place: Place) -> dict[str, Any]:
+    """What a rank says of a case, for what no page tells. In seconds."""
+    settled = steps[SETTLING:]
 
     def typical(what: Callable[[StepRecord], int]) -> float:
-        return statistics.median(map(what, steps)) / 1e9 if steps else 0.0
+        return statistics.median(map(what, settled)) / 1e9 if settled else 0.0
 
     return {
-        "steps": len(steps),
-        "wall_steps": [step.wall_ns / 1e9 for step in steps],
-        "own_steps": [(step.own_ns or 0) / 1e9 for step in steps],
-        "reasons": sorted({layout.OWN_REASONS[step.own_reason] for step in steps}),
-        "arrivals": steps[-1].arrivals - steps[0].arrivals if steps else 0,
+        "arrivals": settled[-1].arrivals - settled[0].arrivals if settled else 0,
+        "steps": len(settled),
         "phases": {
             name: typical(lambda step, index=index: step.phase_ns[index])  # type: ignore[misc] # mypy wants no default
             for index, name in enumerate(layout.PHASES)
         },
-        "own_total": sum(step.own_ns or 0 for step in steps) / 1e9,
-        "excluded_total": sum(step.excluded_ns for step in steps) / 1e9,
+        "delay": place.delay(),
+        "delays": place.delays,
+        "all_steps": len(steps),
+        "iterations": STEPS,
     }
 
 
-def main(out: str, cases: list[str]) -> None:
+def run(case: str) -> Place:
+    """Train as a case wants it. Returns where this rank was held up."""
+    wrap, mode, where = case.split(":")
+    if wrap == "pipeline":
+        return pipeline(mode, where)
+    return train_gan(where) if mode == "gan" else train(wrap, mode, where)
+
+
+def own_ring() -> list[StepRecord]:
+    """What this rank has written about the run."""
+    instrument = install.current()
+    timer = None if instrument is None else instrument.tracker.timer
+    return records(timer.ring_path, 0) if timer is not None and timer.ring_path else []
+
+
+def wait_for(file: Path, torchrun: int) -> None:
+    """Wait until whoever runs the job has seen the page; with torchrun, our parent, gone, there is nobody."""
+    while not file.exists():
+        if os.getppid() != torchrun:
+            os._exit(1)
+        time.sleep(0.02)
+
+
+def main(out: Path, cases: list[str]) -> None:
     """Run the cases one after the other."""
+    torchrun = os.getppid()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    tracker = install.start().tracker
-    hold = os.environ.get("HOLD")
-    told: dict[str, Any] = {}
-    seen = 0
-    for case in cases:
-        wrap, mode, where = case.split(":")
+    for number, case in enumerate(cases):
+        os.environ["STRAGGLER_RUN"] = case
+        straggler.torch.instrument()  # for the first case it has been put in already
         dist.barrier()
-        if wrap == "pipeline":
-            place = pipeline(mode, where)
-        elif mode == "gan":
-            place = train_gan(where)
-        else:
-            place = train(wrap, mode, where)
+        place = run(case)
         gc.collect()
-        steps = records(tracker.timer.ring_path, seen) if tracker.timer and tracker.timer.ring_path else []
-        seen = steps[-1].serial if steps else seen
-        told[case] = {
-            **summary(steps[SETTLING:]),
-            "delay": place.delay(),
-            "delays": place.delays,
-            "all_steps": len(steps),
-            "iterations": STEPS,
-        }
-    told["identity"] = tracker.timer.identity._asdict() if tracker.timer else {}
-    (Path(out) / f"rank{dist.get_rank()}.json").write_text(json.dumps(told))
-    while hold and not Path(hold).exists():
-        time.sleep(0.05)
+        saying = out / f"{number}.rank{dist.get_rank()}"
+        saying.write_text(json.dumps(told(own_ring(), place)))
+        saying.rename(f"{saying}.json")  # whole as soon as it is there
+        wait_for(out / f"{number}.seen", torchrun)
+        straggler.torch.stop()
     dist.barrier()
     gc.collect()
     dist.destroy_process_group()
@@ -384,4 +383,4 @@ def main(out: str, cases: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(Path(sys.argv[1]), sys.argv[2:])
