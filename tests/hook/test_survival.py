@@ -307,6 +307,28 @@ os._exit(0)
     assert [record.serial for record in ring.records] == [1, 2, 3, 4, 5]
 
 
+def test_a_timer_that_a_forked_child_drops_first(rings: Path) -> None:
+    """A fork handler of the program's own that lets go of the timer before ours has run says no goodbye either."""
+    drop = "lambda: [globals().pop(name) for name in ('timer', 'steps')]"
+    prelude = f"import os\nos.register_at_fork(after_in_child={drop})\n{PRELUDE}"
+    done = train(
+        """
+steps(3)
+pid = os.fork()
+if not pid:
+    os._exit(0 if "timer" not in globals() else 1)
+child = os.waitpid(pid, 0)[1]
+os._exit(child)
+""",
+        rings,
+        prelude=prelude,
+    )
+
+    (ring,) = done.rings
+    assert ring.live is not None
+    assert (done.code, done.err, ring.live.status) == (0, "", layout.STATUS_RUNNING)
+
+
 def test_spawned_workers(rings: Path, tmp_path: Path) -> None:
     """A spawned worker that imports the script again makes no second ring."""
     script = tmp_path / "script.py"

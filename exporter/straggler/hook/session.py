@@ -11,6 +11,7 @@ each entry compares the caller with ``Stopwatch.owner``.
 from __future__ import annotations
 
 import itertools
+import os
 from _thread import get_ident  # threading, which has it too, costs 1 ms of import
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -63,6 +64,7 @@ class Session:
         self.watch = make_stopwatch(clock, self.loop)
         self._claims = itertools.count()
         self._closed = False
+        self._pid = os.getpid()
         self._pusher: Pusher | None = None
         self._server: PageServer | None = None
 
@@ -204,7 +206,9 @@ class Session:
 
     def close(self, status: int) -> None:
         """Say goodbye and end; again is harmless."""
-        if not self._closed:
+        if self._pid != os.getpid():
+            self.orphan()  # somebody else's fork handler, which came before ours, has dropped the timer
+        elif not self._closed:
             self._fall_silent(status)
 
     def orphan(self) -> None:
