@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from straggler.hook.torch import lasting
 from torch_jobs import ring_directory
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ def rings(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv("STRAGGLER_DIR", str(path))
         monkeypatch.setenv("STRAGGLER_ALLOW_ANY_FILESYSTEM", "1")
         yield path
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of what other tests compiled and wrapped in this process."""
+    monkeypatch.setattr(lasting, "of_process", lasting.Lasting())
 
 
 @pytest.fixture

@@ -178,13 +178,6 @@ def state(**answers: Any) -> types.ModuleType:
     return module
 
 
-@pytest.fixture
-def no_meshes() -> None:
-    """Without what other tests left."""
-    facts._stage_of_mesh.clear()
-
-
-@pytest.mark.usefixtures("no_meshes")
 def test_megatron_tells_the_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pipeline rank of an initialised Megatron with more than one stage is the peer group."""
     known = {"model_parallel_is_initialized": True, "get_pipeline_model_parallel_rank": 3}
@@ -198,7 +191,6 @@ def test_megatron_tells_the_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "peer_group" not in facts.find().numbers
 
 
-@pytest.mark.usefixtures("no_meshes")
 def test_a_device_mesh_tells_the_stage() -> None:
     """The place in the dimension ``pp``; a mesh without one tells nothing."""
 
@@ -216,7 +208,6 @@ def test_a_device_mesh_tells_the_stage() -> None:
     assert facts.find().numbers["peer_group"] == "2"
 
 
-@pytest.mark.usefixtures("no_meshes")
 def test_deepspeeds_grid_tells_the_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pipeline grid is the ``mpu`` of its groups."""
     groups = types.ModuleType("deepspeed.utils.groups")
@@ -228,7 +219,6 @@ def test_deepspeeds_grid_tells_the_stage(monkeypatch: pytest.MonkeyPatch) -> Non
     assert facts.find().numbers["peer_group"] == "1"
 
 
-@pytest.mark.usefixtures("no_meshes")
 def test_the_users_peer_group_wins_and_a_broken_framework_knows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """``STRAGGLER_PEER_GROUP`` asks nobody; whatever a framework raises means that it does not know."""
     broken = types.ModuleType("megatron.core.parallel_state")

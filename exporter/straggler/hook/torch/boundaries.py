@@ -43,28 +43,17 @@ def install(tracker: Tracker) -> None:
             end(tokens.pop())
             inside -= 1
 
-    def remove(handle: Any) -> None:
-        hooks = handle.hooks_dict_ref()
-        if inside and hooks is not None and handle.id in hooks:
-            hooks[handle.id] = _nothing  # torch iterates over them just now, and would raise if there were one less
-        else:
-            handle.remove()
-
     for handle in (
         torch_optimizer.register_optimizer_step_pre_hook(before),
         torch_optimizer.register_optimizer_step_post_hook(after),
     ):
-        tracker.on_stop.append(lambda handle=handle: remove(handle))  # type: ignore[misc]  # mypy wants no default
+        tracker.on_stop.append(lambda handle=handle: patches.remove_hook(handle, in_use=inside > 0))  # type: ignore[misc]  # mypy wants no default
     scaler = getattr(getattr(torch, "amp", None), "GradScaler", None) or torch.cuda.amp.GradScaler
     patches.replace(scaler, "step", lambda original: _scaled(tracker, original))
     if patches.VERSION < (2, 3):
         patches.replace(
             torch.optim.Optimizer, "_patch_step_function", lambda original: _class_patched(tracker, original)
         )
-
-
-def _nothing(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
-    """Stand in for a hook of ours that is gone."""
 
 
 def watch_step(tracker: Tracker, optimizer: Any) -> None:

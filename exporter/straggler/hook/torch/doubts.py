@@ -8,14 +8,18 @@ HIDDEN = "hidden_collectives"
 
 
 class Doubts:
-    """Each reason is one of ``layout.OWN_REASONS``."""
+    """Each reason is one of ``layout.OWN_REASONS``.
 
-    def __init__(self) -> None:
+    Args:
+        hidden: whether collectives run from the beginning where nothing sees them.
+    """
+
+    def __init__(self, *, hidden: bool) -> None:
         self.always = MEASURED
         """A reason that holds for all steps."""
         self.step = MEASURED
         """A reason that holds for the step that runs."""
-        self.hidden = False
+        self.hidden = hidden
         """Whether collectives run from now on where nothing sees them."""
         self.waited = False
         """Whether a wait was ever seen: without one own time would be the whole step."""

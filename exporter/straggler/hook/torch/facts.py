@@ -15,10 +15,8 @@ import torch
 import torch.distributed as dist
 
 from straggler.hook.guard import attempt
+from straggler.hook.torch import lasting
 
-_stage_of_mesh: list[int] = []
-"""This rank's place in the pipeline dimension of the newest device mesh that has one, as ``remember_mesh`` met it. Not
-the mesh: a loop may well keep nothing but the groups that it got from it."""
 _PIPELINE_NAMES = ("pp", "pipe", "pipeline", "stage")
 
 
@@ -61,7 +59,7 @@ def remember_mesh(mesh: Any) -> bool:
     coordinate = mesh.get_coordinate() if any(name in _PIPELINE_NAMES for name in names) else None
     for name in _PIPELINE_NAMES:
         if coordinate is not None and name in names:
-            _stage_of_mesh[:] = [int(coordinate[names.index(name)])]
+            lasting.of_process.stage = int(coordinate[names.index(name)])
             return True
     return False
 
@@ -92,7 +90,7 @@ def _megatron() -> int | None:
 
 
 def _device_mesh() -> int | None:
-    return _stage_of_mesh[0] if _stage_of_mesh else None
+    return lasting.of_process.stage
 
 
 def _deepspeed() -> int | None:

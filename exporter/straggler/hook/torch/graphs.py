@@ -6,7 +6,6 @@ without own time (``cuda_graph``), so that such a rank is unmeasured, not hung.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 def install(tracker: Tracker) -> None:
     """Patch capture and replay; importing the class does not initialise CUDA."""
     graph = torch.cuda.CUDAGraph
-    whole_steps: weakref.WeakSet[Any] = weakref.WeakSet()
+    whole_steps = tracker.lasting.whole_steps
 
     def begin(original: Callable[..., Any]) -> Callable[..., Any]:
         def capture_begin(self: Any, *args: Any, **kwargs: Any) -> Any:

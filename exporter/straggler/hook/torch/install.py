@@ -70,8 +70,10 @@ class Instrument:
     def watch_model(self, model: torch.nn.Module) -> None:
         """Time the forward of this model; if it is a DistributedDataParallel, know when it waits for its peers."""
         if hasattr(model, "require_backward_grad_sync"):
-            self._reducers.add(model)
-        phases.watch_forward(self._evaluation, model)
+            if not self._reducers.add(model):
+                return
+            self.tracker.lasting.ddp.add(model)
+        phases.watch_forward(self.tracker, self._evaluation, model)
 
     @guarded
     def watch_checkpoint(self, owner: Any, name: str) -> None:

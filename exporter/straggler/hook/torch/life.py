@@ -9,10 +9,11 @@ import atexit
 import os
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 from straggler.hook import StepTimer
 from straggler.hook.guard import Reporter, guarded
-from straggler.hook.torch import facts, late, patches
+from straggler.hook.torch import facts, lasting, late, patches
 from straggler.hook.torch.cuda_clock import EventMeter
 from straggler.hook.torch.doubts import Doubts
 from straggler.hook.torch.meter import HostMeter, Meter, TimedStep
@@ -20,6 +21,17 @@ from straggler.wire import layout
 
 _AMOUNTS = ("number", "tokens", "samples", "flops", "allreduce_bytes", "profiled")
 """As ``book.Amounts`` has them."""
+
+
+_living: WeakSet[Life] = WeakSet()
+
+
+def _forked() -> None:
+    for life in tuple(_living):
+        life.forked()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _nothing(*_: object) -> None:
@@ -45,11 +57,12 @@ class Life:
         self._meter: Meter | None = None
         self._device = ""
         """Type of the device that the last ``backward`` before the first step began on."""
-        self._doubts = Doubts()
+        self.lasting = lasting.of_process
+        self._doubts = Doubts(hidden=self.lasting.hidden)
         self._record: Callable[..., None] = _nothing
         self._arrive: Callable[[int], None] = _nothing
         """Counts an arrival at this time."""
-        os.register_at_fork(after_in_child=self._forked)
+        _living.add(self)
 
     def is_capturing(self) -> bool:
         """Whether any thread captures a graph."""
@@ -123,6 +136,7 @@ class Life:
             self.on_stop.pop()()
         if self.timer is not None:
             self.timer.close()
+        atexit.unregister(self.flush)
 
     def fail(self, error: Exception) -> None:
         """See ``straggler.hook.guard``: the first error is the last thing we do."""
@@ -133,7 +147,7 @@ class Life:
             self._reporter.warn("torch", f"the PyTorch instrument is off after an error: {error!r}. Training goes on")
         self.stop()
 
-    def _forked(self) -> None:
+    def forked(self) -> None:
         """In a forked child: of a rank, it is a worker and measures nothing; of a launcher, it may become a rank."""
         if self._meter is not None:
             self._off = True

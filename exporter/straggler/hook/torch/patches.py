@@ -43,6 +43,24 @@ def replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable
     return True
 
 
+def remove_hook(handle: Any, *, in_use: bool) -> None:
+    """Take a hook of ours out of torch's.
+
+    Args:
+        handle: a ``RemovableHandle``.
+        in_use: torch may be iterating over the hooks just now, and would raise if there were one less.
+    """
+    hooks = handle.hooks_dict_ref()
+    if in_use and hooks is not None and handle.id in hooks:
+        hooks[handle.id] = _nothing
+    else:
+        handle.remove()
+
+
+def _nothing(*_: Any) -> None:
+    """Stand in for a hook of ours that is gone."""
+
+
 def compiled_backward() -> bool:
     """Whether ``backward`` itself is being compiled (compiled autograd)."""
     module = sys.modules.get("torch._dynamo.compiled_autograd")

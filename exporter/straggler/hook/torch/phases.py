@@ -50,24 +50,23 @@ def watch_checkpoint(tracker: Tracker, owner: Any, name: str) -> None:
     patches.replace(owner, name, lambda original: _timed(tracker, _CHECKPOINT, original))
 
 
-def watch_forward(evaluation: Evaluation, module: Any) -> None:
+def watch_forward(tracker: Tracker, evaluation: Evaluation, module: Any) -> None:
     """Time the forward of one module.
 
     Hooks on the module would be pickled with it into the user's checkpoints, so its class is patched instead. But that
     of DistributedDataParallel the compiler knows by sight: there it must be hooks, and they are left out of the state.
     """
     if isinstance(module, nn.parallel.DistributedDataParallel):
-        before, after = _hooks(evaluation)
-        module.register_forward_pre_hook(before)
-        module.register_forward_hook(after, always_call=True)
+        _hook(tracker, evaluation, module)
         patches.replace(nn.parallel.DistributedDataParallel, "__getstate__", _without_hooks)
     else:
         evaluation.watched.add(module)
         patches.replace(type(module), "forward", lambda original: _forward(evaluation, original))
 
 
-def _hooks(evaluation: Evaluation) -> tuple[Callable[..., None], Callable[..., None]]:
+def _hook(tracker: Tracker, evaluation: Evaluation, module: nn.Module) -> None:
     tokens: list[int | None] = []
+    inside = False
     compiling, begin, end = patches.compiling, evaluation.begin_forward, evaluation.end_forward
 
     def before(module: nn.Module, _inputs: Any) -> None:
@@ -75,10 +74,14 @@ def _hooks(evaluation: Evaluation) -> tuple[Callable[..., None], Callable[..., N
             tokens.append(begin(module))
 
     def after(_module: nn.Module, _inputs: Any, _output: Any) -> None:
+        nonlocal inside
         if tokens and not compiling():
+            inside = True
             end(tokens.pop())
+            inside = False
 
-    return before, after
+    for handle in (module.register_forward_pre_hook(before), module.register_forward_hook(after, always_call=True)):
+        tracker.on_stop.append(lambda handle=handle: patches.remove_hook(handle, in_use=inside))  # type: ignore[misc]  # mypy wants no default
 
 
 def _without_hooks(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -134,7 +134,7 @@ class Profiler:
         self._until = now + _MOST_SECONDS * 1_000_000_000
         self._tracker.profiled = True
         profiling = self._make()
-        error = _GRAPHS if self._tracker.has_graphs else attempt(profiling.start)
+        error = _GRAPHS if self._tracker.lasting.has_graphs else attempt(profiling.start)
         if error is not None:
             self._refuse(error)
             self._request = None

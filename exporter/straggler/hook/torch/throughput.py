@@ -128,7 +128,7 @@ class Throughput:
         from straggler.hook.torch.flops import FlopCount  # noqa: PLC0415 - only where chosen
 
         tracker = self._tracker
-        self.count = FlopCount(lambda: tracker.opaque, tracker.warn)
+        self.count = FlopCount(lambda: tracker.lasting.opaque, tracker.warn)
         tracker.on_stop.append(self.count.stop)
 
     @property

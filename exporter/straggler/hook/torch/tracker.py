@@ -61,9 +61,6 @@ class Tracker(Life):
         """Called in the training thread between two steps, with how many have ended: the number of the last one."""
         self.profiled = False
         """Whether the step that runs is under a profiler of ours, or pays for one."""
-        self.opaque = ""
-        """Why the operators of a step cannot be seen, once that is so."""
-        self.has_graphs = False
         self._rounds = Rounds()
         self._depth = 0
         self._stepped_in_backward = False
@@ -273,8 +270,9 @@ class Tracker(Life):
     @guarded
     def saw_compiled_graph(self, has_collectives: Callable[[], bool]) -> None:
         """A graph is compiled, in which collectives cannot be seen when it runs."""
-        self.opaque = "parts of it are compiled"
-        self._doubts.hidden = self._doubts.hidden or has_collectives()
+        self.lasting.opaque = "parts of it are compiled"
+        if has_collectives():
+            self.lasting.hidden = self._doubts.hidden = True
 
     @guarded
     def batch_came(self, batch: Any) -> None:
@@ -293,7 +291,7 @@ class Tracker(Life):
     @guarded
     def capture_begins(self) -> None:
         """A CUDA graph is captured from now on."""
-        self.opaque, self.has_graphs = "parts of it are CUDA graphs", True
+        self.lasting.opaque, self.lasting.has_graphs = "parts of it are CUDA graphs", True
         self._captures += 1
 
     @guarded
@@ -350,6 +348,7 @@ class Tracker(Life):
             and torch._C._current_graph_task_id() != -1  # noqa: SLF001 - nothing public tells it
         )
 
-    def _forked(self) -> None:
-        super()._forked()
+    def forked(self) -> None:
+        """See ``Life.forked``."""
+        super().forked()
         self._depth = 0

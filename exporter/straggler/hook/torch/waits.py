@@ -40,9 +40,12 @@ class Reducers:
     def __init__(self) -> None:
         self._modules: set[weakref.ref[Any]] = set()
 
-    def add(self, module: Any) -> None:
-        """Remember one."""
-        self._modules.add(weakref.ref(module, self._modules.discard))
+    def add(self, module: Any) -> bool:
+        """Remember one; false if it is known."""
+        reference = weakref.ref(module, self._modules.discard)
+        is_new = reference not in self._modules
+        self._modules.add(reference)
+        return is_new
 
     def synchronize(self) -> bool:
         """Whether the coming backward waits for peers at its end. If no module is known, it may."""
@@ -65,6 +68,8 @@ def install(tracker: Tracker, reducers: Reducers, on_ddp: Callable[[Any], None])
     if not dist.is_available():
         return
     patches.replace(nn.parallel.DistributedDataParallel, "__init__", lambda original: _made(on_ddp, original))
+    for module in tuple(tracker.lasting.ddp):  # of an earlier instrument
+        on_ddp(module)
     work = torch._C._distributed_c10d.Work  # noqa: SLF001 - the public name is a Python alias that nothing calls
     patches.replace(work, "wait", lambda original: _waiting(tracker, original))
     patches.replace(dist, "_broadcast_coalesced", lambda original: _waiting(tracker, original))

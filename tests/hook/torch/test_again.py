@@ -1,0 +1,198 @@
+"""``stop()`` and then ``instrument()``: nothing of the first stays, and the second knows what the first one learnt."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from straggler.hook.torch import install
+from straggler.hook.torch.install import Instrument
+from straggler.wire import layout
+from torch_rings import records
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[None]:
+    """A process group of one."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    yield
+    gc.collect()
+    dist.destroy_process_group()
+
+
+def train(model: nn.Module, steps: int = 4) -> None:
+    """A loop as anybody writes it."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(steps):
+        model(torch.randn(3, 4)).square().mean().backward()
+        optimizer.step()
+
+
+def again() -> Instrument:
+    """Stop, and put in a second instrument."""
+    install.stop()
+    return install.start()
+
+
+def reasons_of(instrument: Instrument) -> set[str]:
+    """Of the steps in its ring."""
+    timer = instrument.tracker.timer
+    assert timer is not None
+    return {layout.OWN_REASONS[step.own_reason] for step in records(str(timer.ring_path), 0)}
+
+
+@pytest.mark.usefixtures("group", "instrument")
+def test_stop_leaves_no_hook_on_a_model_that_lives_on() -> None:
+    """DistributedDataParallel is its own again, also where it is pickled."""
+    model = nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
+    hooked = pickle.dumps(model)
+    train(model)
+    install.stop()
+
+    assert (len(model._forward_pre_hooks), len(model._forward_hooks)) == (0, 0)
+    assert pickle.dumps(model).count(b"straggler") == hooked.count(b"straggler") == 0
+    train(model)
+
+
+@pytest.mark.usefixtures("group", "instrument")
+def test_a_second_instrument_times_the_forward_of_a_model_made_under_the_first() -> None:
+    """It has been wrapped already, and nobody wraps it again."""
+    model = nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
+    train(model)
+    second = again()
+    train(model)
+
+    assert (len(model._forward_pre_hooks), len(model._forward_hooks)) == (1, 1)
+    timer = second.tracker.timer
+    assert timer is not None
+    steps = records(str(timer.ring_path), 0)
+    assert len(steps) == 3
+    assert all(step.phase_ns[layout.PHASE_INDEX["forward"]] for step in steps)
+
+
+@pytest.mark.usefixtures("group")
+def test_a_second_instrument_knows_when_a_model_made_under_the_first_waits(instrument: Instrument) -> None:
+    """Under ``no_sync`` nothing is waited for, so nothing arrives."""
+    model = nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
+    train(model)
+    assert instrument.tracker.synchronizes()
+    second = again()
+
+    assert second.tracker.synchronizes()
+    with model.no_sync():
+        assert not second.tracker.synchronizes()
+
+
+@pytest.mark.usefixtures("group")
+def test_a_model_is_hooked_once_however_often_it_is_given(instrument: Instrument) -> None:
+    """It is seen when it is made; ``instrument(model=…)`` adds nothing."""
+    model = nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
+    instrument.watch_model(model)
+
+    assert (len(model._forward_pre_hooks), len(model._forward_hooks)) == (1, 1)
+
+
+@pytest.mark.usefixtures("group", "instrument")
+def test_an_error_of_ours_after_a_forward_that_raises_leaves_the_users_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch goes through a model's hooks just then: taking ours away would put another error in its place."""
+
+    class Broken(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1))
+            self.breaks = False
+
+        def forward(self, x: torch.Tensor) -> Any:
+            if self.breaks:
+                raise ValueError("the user")
+            return x * self.weight
+
+    model = nn.parallel.DistributedDataParallel(Broken())
+    train(model)
+    current = install.current()
+    assert current is not None
+    meter = current.tracker._meter
+    assert meter is not None
+
+    def fails(_token: Any) -> bool:
+        raise RuntimeError("of our own")
+
+    monkeypatch.setattr(meter, "leave", fails)
+    model.module.breaks = True
+    with pytest.raises(ValueError, match="the user"):
+        model(torch.randn(3, 4))
+    assert current.tracker._meter is None
+
+
+@pytest.mark.usefixtures("group")
+@pytest.mark.slow
+def test_a_second_instrument_knows_what_was_compiled_under_the_first(
+    instrument: Instrument, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The graph with the collective is not compiled again, and its waits are as hidden as before."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    net = nn.Linear(4, 4)
+
+    def reduced(x: torch.Tensor) -> Any:
+        from torch.distributed import _functional_collectives as functional
+
+        return functional.all_reduce(x, "sum", dist.group.WORLD)
+
+    compiled = torch.compile(reduced, backend="eager", fullgraph=True)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def loop() -> None:
+        for _ in range(3):
+            net(compiled(torch.randn(3, 4))).sum().backward()
+            optimizer.step()
+
+    loop()
+    assert reasons_of(instrument) == {"hidden_collectives"}
+    second = again()
+    loop()
+
+    assert reasons_of(second) == {"hidden_collectives"}
+    assert second.tracker.lasting.opaque
+
+
+def test_a_graph_with_a_whole_step_is_known_to_a_second_instrument(instrument: Instrument) -> None:
+    """Its replays are steps without own time, and it is reason enough for no profile."""
+
+    class Graph:
+        """Can be referred to weakly, as a CUDA graph can."""
+
+    train(nn.Linear(4, 4))
+    graph = Graph()
+    instrument.tracker.capture_begins()
+    instrument.tracker.lasting.whole_steps.add(graph)
+    instrument.tracker.capture_ends()
+    second = again()
+
+    assert graph in second.tracker.lasting.whole_steps
+    assert second.tracker.lasting.has_graphs
+
+
+def test_nothing_of_a_stopped_instrument_stays(rings: Path) -> None:
+    """Neither its objects, nor anything that runs at a fork or at the end of the process."""
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    gone = []
+    for _ in range(3):
+        gone.append(weakref.ref(install.start().tracker))
+        train(nn.Linear(4, 4))
+        install.stop()
+    gc.collect()
+
+    assert [reference() for reference in gone] == [None] * 3
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    assert len(list(rings.iterdir())) == 3
