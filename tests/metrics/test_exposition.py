@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
-from prometheus_client.registry import Collector
 
 from facts import gpu_facts, identity, rank_facts, totals
 from servers import program
@@ -39,17 +37,6 @@ PROMETHEUS_3 = (
 
 any_text = st.text(st.characters(), max_size=20)
 """Lone surrogates, NUL, line breaks and quotes included."""
-
-
-class Families(Collector):
-    """A page's families, for the library's own renderers."""
-
-    def __init__(self, book: MetricBook) -> None:
-        self._book = book
-
-    def collect(self) -> Iterable[Metric]:
-        """In the page's order."""
-        return self._book.collect()
 
 
 @st.composite
@@ -99,31 +86,6 @@ def test_every_page_parses(accept: str, parse: Callable[[str], Iterable[Metric]]
         for family in book.collect()
         for sample in family.samples
     }
-
-
-def as_the_library(book: MetricBook, accept: str) -> bytes:
-    """The same families, rendered by prometheus_client."""
-    encode, _content_type = choose_encoder(accept)
-    return encode(Families(book))
-
-
-@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text"])
-@given(book=pages())
-def test_pages_are_those_of_the_library(accept: str, book: MetricBook) -> None:
-    """prometheus_client, asked to render the same families, gives the same page to the byte."""
-    assert render(book.collect(), accept)[0] == as_the_library(book, accept)
-
-
-@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text"])
-@pytest.mark.parametrize("value", [0, 1, 0.1, 1e-9, 123456.5, 1234567, 4.2e15, 1e300])
-def test_helps_and_numbers_are_those_of_the_library(accept: str, value: float) -> None:
-    """A help with quotes, a backslash and a line break, and numbers that Go writes otherwise than Python."""
-    book = MetricBook()
-    book.add("straggler_exporter_scrape_seconds", value)
-    (family,) = book.collect()
-    family.documentation = 'a "quoted" word, C:\\new\nand a line'
-
-    assert render(book.collect(), accept)[0] == as_the_library(book, accept)
 
 
 @given(any_text)
