@@ -54,6 +54,8 @@ def install(tracker: Tracker) -> None:
         patches.replace(
             torch.optim.Optimizer, "_patch_step_function", lambda original: _class_patched(tracker, original)
         )
+        for optimizer_class in tuple(tracker.lasting.optimizers):  # of an earlier instrument
+            _patch_class(tracker, optimizer_class)
 
 
 def watch_step(tracker: Tracker, optimizer: Any) -> None:
@@ -86,8 +88,13 @@ def _stepping(tracker: Tracker, original: Callable[..., Any], which: Callable[..
 def _class_patched(tracker: Tracker, original: Callable[..., Any]) -> Callable[..., Any]:
     def _patch_step_function(self: Any) -> None:
         original(self)
-        patches.replace(type(self), "step", lambda step: _stepping(tracker, step, lambda optimizer, *_: optimizer))
-        # The compiler takes one layer off a ``step`` that says it is hooked. That must not be ours.
-        vars(type(self).step).pop("hooked", None)
+        tracker.lasting.optimizers.add(type(self))
+        _patch_class(tracker, type(self))
 
     return _patch_step_function
+
+
+def _patch_class(tracker: Tracker, optimizer_class: Any) -> None:
+    patches.replace(optimizer_class, "step", lambda step: _stepping(tracker, step, lambda optimizer, *_: optimizer))
+    # The compiler takes one layer off a ``step`` that says it is hooked. That must not be ours.
+    vars(optimizer_class.step).pop("hooked", None)

@@ -24,6 +24,8 @@ class Lasting:
         """The CUDA graphs that hold an optimizer's step."""
         self.ddp: WeakSet[Any] = WeakSet()
         """The DistributedDataParallel modules."""
+        self.optimizers: WeakSet[type] = WeakSet()
+        """Classes whose hooks a ``torch.compile`` of torch 2.1 or 2.2 may have stripped."""
         self.stage: int | None = None
         """This rank's place in the pipeline dimension of the newest device mesh that has one. Not the mesh: a loop may
         well keep nothing but the groups that it got from it."""
