@@ -7,7 +7,8 @@ the quickest are those that the machine's other users touched least. Nothing fai
 of 0.5 % of a step of 50 ms, are printed with a verdict, not asserted.
 
 With ``--parts`` instead (two minutes): what the step of one model costs more where the hook sees only its forward, its
-backward or its optimizer, and where it sees all but one of them. An optimizer alone ends no step: it writes no record.
+backward or its optimizer, where it sees all but one of them, and what hooks cost that do nothing. An optimizer alone
+ends no step: it writes no record.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from torch import nn  # noqa: E402
 from torch.optim import optimizer as torch_optimizer  # noqa: E402
 
 from straggler.hook.torch import install  # noqa: E402
+from straggler.hook.torch.waits import hook_gradient  # noqa: E402
 
 ROUNDS = 15
 WARM_UP = 60
@@ -41,6 +43,8 @@ PROFILER = "torch.profiler"
 """Comes last: for the rest of a process in which it once ran, hooks in Python cost half as much again."""
 GOAL_RATIO = 1.005
 """Of a step of 50 ms."""
+IDLE = ("hooks that do nothing",)
+"""In all the places where ours are: torch's own price."""
 Trial = Callable[[], list[float]]
 """Trains one round; seconds of each step."""
 
@@ -126,6 +130,27 @@ def compare(steps: int, pause: float, *without: str) -> None:
         )
 
 
+def nothing(*_: Any) -> None:
+    """As a hook of torch's."""
+
+
+def backward_that_does_nothing(plain: Callable[..., None]) -> Callable[..., None]:
+    """A wrapper of ``backward`` that asks torch for what ours asks it for, and then does nothing."""
+    queue_callback = torch.autograd.Variable._execution_engine.queue_callback
+
+    def at_first_gradient(_gradient: torch.Tensor) -> None:
+        queue_callback(lambda: None)
+
+    def backward(loss: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        hooks, key = hook_gradient(loss, at_first_gradient)
+        try:
+            plain(loss, *args, **kwargs)
+        finally:
+            hooks.pop(key, None)
+
+    return backward
+
+
 def parts() -> None:
     """Print what each part costs: the hook stays in, and is taken out of some of the three places that a step meets."""
     plain_backward = torch.autograd.backward
@@ -141,15 +166,18 @@ def parts() -> None:
     kept = [("forward", hooks, dict(hooks)) for hooks in forward]
     kept += [("optimizer", hooks, dict(hooks)) for hooks in optimizer]
 
+    idle_backward = backward_that_does_nothing(plain_backward)
+
     def trial(seen: tuple[str, ...]) -> list[float]:
         for place, hooks, ours in kept:
             hooks.clear()
-            hooks.update(ours if place in seen else {})
-        torch.autograd.backward = hooked_backward if "backward" in seen else plain_backward
+            hooks.update(dict.fromkeys(ours, nothing) if seen == IDLE else ours if place in seen else {})
+        backward = hooked_backward if "backward" in seen else plain_backward
+        torch.autograd.backward = idle_backward if seen == IDLE else backward
         return loop(model, 60, 0.0)
 
     places = ("forward", "backward", "optimizer")
-    columns: dict[tuple[str, ...], list[float]] = {(): [], places: []}
+    columns: dict[tuple[str, ...], list[float]] = {(): [], IDLE: [], places: []}
     columns |= {(place,): [] for place in places}
     columns |= {tuple(other for other in places if other != place): [] for place in places}
     for _ in range(3 * ROUNDS):
