@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakSet
 
 from straggler.hook import StepTimer
-from straggler.hook.guard import Reporter, guarded
+from straggler.hook.guard import Reporter, attempt, guarded
 from straggler.hook.torch import facts, lasting, late, patches
 from straggler.hook.torch.cuda_clock import EventMeter
 from straggler.hook.torch.doubts import Doubts
@@ -136,7 +136,7 @@ class Life:
             self.on_stop.pop()()
         if self.timer is not None:
             self.timer.close()
-        atexit.unregister(self.flush)
+        attempt(atexit.unregister, self.flush)  # compares it with what others have registered
 
     def fail(self, error: Exception) -> None:
         """See ``straggler.hook.guard``: the first error is the last thing we do."""
