@@ -12,6 +12,7 @@ import logging
 import os
 import pickle
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -355,6 +356,19 @@ def test_loader_workers_write_nothing(instrument: Instrument, rings: Path) -> No
     assert len(list(rings.iterdir())) == 1
     assert live_of(instrument).status == layout.STATUS_RUNNING
     assert steps_of(instrument)[-1].phase_ns[layout.PHASE_INDEX["data"]] > 0
+
+
+def test_a_forked_child_destroys_nothing_of_the_rank(instrument: Instrument) -> None:
+    """The meter has the events of a GPU, which only the process that made them may destroy."""
+    train(nn.Linear(4, 4))
+    meter = weakref.ref(instrument.tracker._meter)
+    child = os.fork()
+    if child == 0:
+        gc.collect()
+        is_whole = instrument.tracker._meter is None and meter() is not None
+        os._exit(0 if is_whole else 1)
+
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_forked_child_of_a_rank_is_no_rank(instrument: Instrument, rings: Path) -> None:

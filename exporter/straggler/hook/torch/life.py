@@ -62,6 +62,8 @@ class Life:
         self._record: Callable[..., None] = _nothing
         self._arrive: Callable[[int], None] = _nothing
         """Counts an arrival at this time."""
+        self._inherited: tuple[Meter | None, StepTimer | None] = None, None
+        """In a forked child, what is the rank's: left alone, since a GPU's events must not be destroyed there."""
         _living.add(self)
 
     def is_capturing(self) -> bool:
@@ -151,5 +153,6 @@ class Life:
         """In a forked child: of a rank, it is a worker and measures nothing; of a launcher, it may become a rank."""
         if self._meter is not None:
             self._off = True
+            self._inherited = self._meter, self.timer
         self._meter = self.timer = None
         self._record = self._arrive = _nothing
