@@ -7,8 +7,8 @@ the quickest are those that the machine's other users touched least. Nothing fai
 of 0.5 % of a step of 50 ms, are printed with a verdict, not asserted.
 
 With ``--parts`` instead (two minutes): what the step of one model costs more where the hook sees only its forward, its
-backward or its optimizer, where it sees all but one of them, and what hooks cost that do nothing. An optimizer alone
-ends no step: it writes no record.
+backward or its optimizer, and where it sees all but one of them. An optimizer alone ends no step: it writes no record.
+Beside them the limits: hooks that do nothing, and the same records made by the fewest lines that can make them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent]  # it has a torch.py
 
@@ -32,8 +32,10 @@ import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.optim import optimizer as torch_optimizer  # noqa: E402
 
+from straggler.hook import StepTimer  # noqa: E402
 from straggler.hook.torch import install  # noqa: E402
 from straggler.hook.torch.waits import hook_gradient  # noqa: E402
+from straggler.wire import layout  # noqa: E402
 
 ROUNDS = 15
 WARM_UP = 60
@@ -43,8 +45,6 @@ PROFILER = "torch.profiler"
 """Comes last: for the rest of a process in which it once ran, hooks in Python cost half as much again."""
 GOAL_RATIO = 1.005
 """Of a step of 50 ms."""
-IDLE = ("hooks that do nothing",)
-"""In all the places where ours are: torch's own price."""
 Trial = Callable[[], list[float]]
 """Trains one round; seconds of each step."""
 
@@ -130,63 +130,134 @@ def compare(steps: int, pause: float, *without: str) -> None:
         )
 
 
+class Hooks(NamedTuple):
+    """What is in the places where torch calls us; ``None``: nothing."""
+
+    before_forward: Any
+    after_forward: Any
+    before_optimizer: Any
+    after_optimizer: Any
+    backward: Callable[..., None]
+    """Instead of ``torch.autograd.backward``."""
+
+
 def nothing(*_: Any) -> None:
     """As a hook of torch's."""
 
 
-def backward_that_does_nothing(plain: Callable[..., None]) -> Callable[..., None]:
-    """A wrapper of ``backward`` that asks torch for what ours asks it for, and then does nothing."""
+def calling_back(plain: Callable[..., None], arrive: Callable[[], None], begin: Any, end: Any) -> Callable[..., None]:
+    """A ``backward`` that asks torch for what ours asks it for."""
     queue_callback = torch.autograd.Variable._execution_engine.queue_callback
 
     def at_first_gradient(_gradient: torch.Tensor) -> None:
-        queue_callback(lambda: None)
+        queue_callback(arrive)
 
     def backward(loss: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        begin()
         hooks, key = hook_gradient(loss, at_first_gradient)
         try:
             plain(loss, *args, **kwargs)
         finally:
+            end()
             hooks.pop(key, None)
 
     return backward
 
 
+def straight(timer: StepTimer, plain: Callable[..., None]) -> Hooks:
+    """The same phases and the same records for this one loop, and for nothing else: as few lines as can do it.
+
+    No other thread, no other optimizer, no evaluation, no accumulation, no GPU, no compiler, no error is thought of.
+    """
+    record, arrive, clock = timer.record_timed, timer.arrive_timed, time.monotonic_ns
+    sums = [0] * layout.PHASE_COUNT
+    open_phases = [layout.OTHER]
+    began = since = clock()
+
+    def change(now: int) -> None:
+        nonlocal since
+        sums[open_phases[-1]] += now - since
+        since = now
+
+    def enter(phase: int) -> Callable[..., None]:
+        def begin(*_: Any) -> None:
+            change(clock())
+            open_phases.append(phase)
+
+        return begin
+
+    def leave(*_: Any) -> None:
+        change(clock())
+        open_phases.pop()
+
+    def arrives() -> None:
+        now = clock()
+        change(now)
+        open_phases.append(layout.WAIT)
+        arrive(now)
+
+    def end_backward() -> None:
+        change(clock())
+        del open_phases[1:]
+
+    def before_optimizer(*_: Any) -> None:
+        nonlocal sums, began
+        now = clock()
+        change(now)
+        record(now, now - began, sums, None, 0, 0)
+        sums, began = [0] * layout.PHASE_COUNT, now
+        open_phases.append(layout.PHASE_INDEX["optimizer"])
+
+    forward, backward = (enter(layout.PHASE_INDEX[name]) for name in ("forward", "backward"))
+    return Hooks(forward, leave, before_optimizer, leave, calling_back(plain, arrives, backward, end_backward))
+
+
 def parts() -> None:
     """Print what each part costs: the hook stays in, and is taken out of some of the three places that a step meets."""
     plain_backward = torch.autograd.backward
-    install.start()
+    instrument = install.start()
     model = make_model()
     loop(model, 0, 0.0)
-    hooked_backward = torch.autograd.backward
-    forward: list[dict[int, Any]] = [model._forward_pre_hooks, model._forward_hooks]
-    optimizer: list[dict[int, Any]] = [
+    timer = instrument.tracker.timer
+    assert timer is not None
+    places: list[dict[int, Any]] = [
+        model._forward_pre_hooks,
+        model._forward_hooks,
         torch_optimizer._global_optimizer_pre_hooks,
         torch_optimizer._global_optimizer_post_hooks,
     ]
-    kept = [("forward", hooks, dict(hooks)) for hooks in forward]
-    kept += [("optimizer", hooks, dict(hooks)) for hooks in optimizer]
-
-    idle_backward = backward_that_does_nothing(plain_backward)
-
-    def trial(seen: tuple[str, ...]) -> list[float]:
-        for place, hooks, ours in kept:
-            hooks.clear()
-            hooks.update(dict.fromkeys(ours, nothing) if seen == IDLE else ours if place in seen else {})
-        backward = hooked_backward if "backward" in seen else plain_backward
-        torch.autograd.backward = idle_backward if seen == IDLE else backward
-        return loop(model, 60, 0.0)
-
-    places = ("forward", "backward", "optimizer")
-    columns: dict[tuple[str, ...], list[float]] = {(): [], IDLE: [], places: []}
-    columns |= {(place,): [] for place in places}
-    columns |= {tuple(other for other in places if other != place): [] for place in places}
+    keys = [next(iter(place)) for place in places]
+    ours = Hooks._make([*(place[key] for place, key in zip(places, keys, strict=True)), torch.autograd.backward])
+    forward: dict[str, Any] = {"before_forward": None, "after_forward": None}
+    backward: dict[str, Any] = {"backward": plain_backward}
+    optimizer: dict[str, Any] = {"before_optimizer": None, "after_optimizer": None}
+    none = Hooks(None, None, None, None, plain_backward)
+    columns = {
+        "nothing": none,
+        "hooks that do nothing": Hooks(
+            nothing, nothing, nothing, nothing, calling_back(plain_backward, nothing, nothing, nothing)
+        ),
+        "all, in one straight piece": straight(timer, plain_backward),
+        "forward, backward, optimizer": ours,
+        "forward": ours._replace(**backward, **optimizer),
+        "backward": ours._replace(**forward, **optimizer),
+        "optimizer": ours._replace(**forward, **backward),
+        "backward, optimizer": ours._replace(**forward),
+        "forward, optimizer": ours._replace(**backward),
+        "forward, backward": ours._replace(**optimizer),
+    }
+    times: dict[str, list[float]] = {name: [] for name in columns}
     for _ in range(3 * ROUNDS):
-        for seen in random.sample(list(columns), len(columns)):
-            columns[seen] += trial(seen)
-    quick = {seen: statistics.quantiles(times, n=20)[0] for seen, times in columns.items()}
-    print(f"a step of {quick[()] * 1e3:.2f} ms; of what the hook sees, the quickest twentieth")
-    for seen, time_s in quick.items():
-        print(f"  {', '.join(seen) or 'nothing':32s} {(time_s - quick[()]) * 1e6:+8.1f} us a step")
+        for name in random.sample(list(columns), len(columns)):
+            for place, key, hook in zip(places, keys, columns[name], strict=False):
+                place.clear()
+                place.update({} if hook is None else {key: hook})
+            torch.autograd.backward = columns[name].backward
+            times[name] += loop(model, 60, 0.0)
+    quick = {name: statistics.quantiles(of_column, n=20)[0] for name, of_column in times.items()}
+    print(f"a step of {quick['nothing'] * 1e3:.2f} ms; of what the hook sees, the quickest twentieth")
+    for name, time_s in quick.items():
+        print(f"  {name:32s} {(time_s - quick['nothing']) * 1e6:+8.1f} us a step")
 
 
 def main() -> None:
