@@ -180,6 +180,7 @@ def test_curl_and_openssl_agree(protected: Protected) -> None:
     """Clients of other makes see the same: curl, with its own TLS."""
     if shutil.which("curl") is None:
         pytest.skip("no curl on this machine")
+    protected.get()  # a look, without which it is not ready
     done = subprocess.run(
         ["curl", "-sS", "--cacert", protected.ca.certificate, "-u", ":".join(ME), protected.url + "/-/ready"],
         capture_output=True,

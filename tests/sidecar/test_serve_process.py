@@ -153,8 +153,9 @@ def test_head(sidecar: ServedSidecar) -> None:
 
 
 def test_health(sidecar: ServedSidecar) -> None:
-    """Alive and ready are two addresses, as Prometheus has them."""
+    """Alive and ready are two addresses, as Prometheus has them; ready is who has looked at its sources once."""
     assert sidecar.request("/-/healthy")[0].status == 200
+    sidecar.metrics()  # a look, should the first one still be under way
     assert sidecar.request("/-/ready")[0].status == 200
 
 
