@@ -329,6 +329,41 @@ os._exit(child)
     assert (done.code, done.err, ring.live.status) == (0, "", layout.STATUS_RUNNING)
 
 
+@pytest.mark.parametrize("how", ["exit", "fork", "forkserver", "spawn"])
+def test_last_words_come_before_the_goodbye(rings: Path, tmp_path: Path, how: str) -> None:
+    """What is still to be written at the end of a rank is, also where multiprocessing started it."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import multiprocessing
+from straggler import StepTimer
+from straggler.hook import process
+
+def rank():
+    timer = StepTimer(run="r", rank=1, allow_any_filesystem=True)
+    timer.tick()
+    process.before_goodbye(timer.tick)
+    timer.tick()
+    globals()["kept"] = timer
+
+if __name__ == "__main__":
+    how = HOW
+    if how == "exit":
+        rank()
+    else:
+        child = multiprocessing.get_context(how).Process(target=rank)
+        child.start()
+        child.join()
+""".replace("HOW", repr(how))
+    )
+    done = train(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')", rings, prelude="", flags=())
+
+    (ring,) = done.rings
+    assert ring.live is not None
+    assert (done.code, done.err, ring.live.status) == (0, "", layout.STATUS_FINISHED)
+    assert len(ring.records) == 2
+
+
 def test_spawned_workers(rings: Path, tmp_path: Path) -> None:
     """A spawned worker that imports the script again makes no second ring."""
     script = tmp_path / "script.py"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable
 from typing import Protocol
 
 from straggler.hook.guard import attempt
@@ -33,6 +34,8 @@ class Member(Protocol):
 
 _members: list[Member] = []
 """All timers of this process that are not closed."""
+_last_words: list[Callable[[], None]] = []
+"""What is still to be written before the goodbyes."""
 _watched_pid = 0
 
 
@@ -60,6 +63,17 @@ def leave(member: Member) -> None:
         _members.remove(member)
 
 
+def before_goodbye(write: Callable[[], None]) -> None:
+    """Call this at the end of the process before any timer says goodbye, however the end is heard of."""
+    _last_words.append(write)
+
+
+def forget(write: Callable[[], None]) -> None:
+    """Call it no more."""
+    if write in _last_words:
+        _last_words.remove(write)
+
+
 def members() -> tuple[Member, ...]:
     """All timers of this process that are not closed."""
     return tuple(_members)
@@ -69,11 +83,14 @@ def _after_fork() -> None:
     for member in _members:
         attempt(member.orphan)
     _members.clear()
+    _last_words.clear()
 
 
 def _goodbye() -> None:
     if _watched_pid != os.getpid():
         return  # inherited by a child that the fork handler did not see: it is not ours to say
+    for write in tuple(_last_words):
+        attempt(write)
     status = layout.STATUS_EXCEPTION if _ends_by_exception() else layout.STATUS_FINISHED
     for member in members():
         attempt(member.close, status)

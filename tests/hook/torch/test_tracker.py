@@ -22,6 +22,7 @@ from straggler.wire.records import StepRecord
 from torch_rings import records
 
 FORWARD = layout.PHASE_INDEX["forward"]
+OPTIMIZER = object()
 
 
 @pytest.fixture
@@ -98,6 +99,22 @@ def test_a_new_optimizer_for_each_step_still_ends_steps(tracker: Tracker) -> Non
         a_step(tracker, optimizer)
 
     assert len(steps_of(tracker)) >= 2
+
+
+def test_what_the_gpu_has_finished_is_published_before_the_goodbye(tracker: Tracker, gpu: ModelGpu) -> None:
+    """A step is published when its events are done, of which nobody would hear after ``stop``."""
+    for _ in range(3):
+        a_step(tracker, OPTIMIZER)
+        gpu.host(1000)
+    gpu.launch(100)
+    a_step(tracker, OPTIMIZER)
+    published = len(steps_of(tracker))
+    gpu.host(1000)
+    assert tracker.timer is not None
+    path = str(tracker.timer.ring_path)
+    tracker.stop()
+
+    assert len(records(path, 0)) == published + 1
 
 
 def test_a_rank_of_many_that_never_waits_has_no_own_time(tracker: Tracker) -> None:

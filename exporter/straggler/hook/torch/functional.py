@@ -47,7 +47,8 @@ def _install_compiled(tracker: Tracker, module: Any) -> None:
 def _compiles(tracker: Tracker, original: Callable[..., Any]) -> Callable[..., Any]:
     def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: A001 - torch's name
         compiled = original(*args, **kwargs)
-        tracker.look_for_imports()
+        if not patches.compiling():
+            tracker.look_for_imports()
         return compiled
 
     return compile

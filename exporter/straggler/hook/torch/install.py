@@ -122,6 +122,8 @@ def start(make_timer: Callable[..., StepTimer] | None = None) -> Instrument:
         make_timer: asked at the first step, and may give a timer that measures nothing where this process turns out
             to be no rank. Whoever calls without it says that this one is.
     """
+    if make_timer is None and _current and _current[0].tracker.is_no_rank:
+        stop()  # whoever calls now knows better
     if not _current:
         _current.append(Instrument(make_timer or StepTimer))
     elif make_timer is None:

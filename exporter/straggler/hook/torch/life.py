@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
 
-from straggler.hook import StepTimer
+from straggler.hook import StepTimer, process
 from straggler.hook.guard import Reporter, attempt, guarded
 from straggler.hook.torch import facts, lasting, late, patches
 from straggler.hook.torch.cuda_clock import EventMeter
@@ -54,6 +53,8 @@ class Life:
         self._reporter = Reporter()
         self.warn = self._reporter.warn
         self._off = False
+        self.is_no_rank = False
+        """Whether this process turned out to be no rank, or the worker of one, as far as could be told."""
         self._meter: Meter | None = None
         self._device = ""
         """Type of the device that the last ``backward`` before the first step began on."""
@@ -75,6 +76,7 @@ class Life:
         known = facts.find(self._device)
         timer = self.make_timer(**known.numbers)
         if not timer.enabled:
+            self.is_no_rank = True
             self.stop()
             return None
         self.timer = timer
@@ -90,8 +92,7 @@ class Life:
             if known.device != "cpu":
                 self._doubts.always = "gpu_clock_missing"
         timer.set_identity(clock=self._meter.clock, **known.texts)
-        # After the timer's own, so before it: what is finished on the GPU is published, then goodbye is said.
-        atexit.register(self.flush)
+        process.before_goodbye(self.flush)
         return self._meter
 
     def _arrive_first(self, _now: int) -> None:
@@ -130,7 +131,9 @@ class Life:
     def stop(self) -> None:
         """Measure nothing any more, and take every patch back."""
         self._off = True
-        self._meter = None
+        meter, self._meter = self._meter, None
+        if meter is not None:
+            attempt(meter.flush)
         self._record = self._arrive = _nothing
         patches.undo_all()
         late.forget()
@@ -138,7 +141,7 @@ class Life:
             self.on_stop.pop()()
         if self.timer is not None:
             self.timer.close()
-        attempt(atexit.unregister, self.flush)  # compares it with what others have registered
+        process.forget(self.flush)
 
     def fail(self, error: Exception) -> None:
         """See ``straggler.hook.guard``: the first error is the last thing we do."""
@@ -152,7 +155,7 @@ class Life:
     def forked(self) -> None:
         """In a forked child: of a rank, it is a worker and measures nothing; of a launcher, it may become a rank."""
         if self._meter is not None:
-            self._off = True
+            self._off = self.is_no_rank = True
             self._inherited = self._meter, self.timer
         self._meter = self.timer = None
         self._record = self._arrive = _nothing
