@@ -75,7 +75,10 @@ def add(
 
 
 def stop() -> None:
-    """Say goodbye in the ring and take every patch back; what is running ends unmeasured."""
+    """Say goodbye in the ring and take every patch back; what is running ends unmeasured.
+
+    Not inside a hook of torch's. docs/pytorch.md says what a later ``instrument`` knows.
+    """
     from straggler.hook.torch.install import stop as stop_instrument  # noqa: PLC0415 - imports torch
 
     stop_instrument()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import io
 import os
 import pickle
 import weakref
@@ -66,6 +68,85 @@ def test_stop_leaves_no_hook_on_a_model_that_lives_on() -> None:
     assert (len(model._forward_pre_hooks), len(model._forward_hooks)) == (0, 0)
     assert pickle.dumps(model).count(b"straggler") == hooked.count(b"straggler") == 0
     train(model)
+
+
+def test_wrappers_of_others_around_ours_stay(instrument: Instrument) -> None:
+    """They look like ours, as ``functools.wraps`` makes them; and what is under them is measured again afterwards."""
+    del instrument
+    ours, called = torch.save, []
+
+    @functools.wraps(ours)
+    def theirs(*args: Any, **kwargs: Any) -> Any:
+        called.append(1)
+        return ours(*args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "save", theirs)
+        install.stop()
+        assert torch.save is theirs
+        install.start()
+        assert torch.save is not theirs
+        torch.save({}, io.BytesIO())
+        assert called == [1]
+        install.stop()
+        assert torch.save is theirs
+
+
+def test_an_object_that_cannot_be_put_back_stops_nothing_else(instrument: Instrument) -> None:
+    """``stop`` raises nothing, and takes out all the rest."""
+
+    class Frozen:
+        frozen = False
+
+        def step(self) -> None:
+            """As an optimizer's."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if self.frozen:
+                raise AttributeError("frozen")
+            super().__setattr__(name, value)
+
+    optimizer = Frozen()
+    instrument.watch_optimizer(optimizer)
+    backward = torch.autograd.backward
+    Frozen.frozen = True
+    install.stop()
+
+    assert patches.installed() == []
+    assert torch.autograd.backward is not backward
+    optimizer.step()
+
+
+@pytest.mark.slow
+def test_a_compiled_model_goes_on_after_stop(instrument: Instrument) -> None:
+    """Of a class of torch's own the compiler would find nothing to compile any more."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    instrument.watch_model(net)
+    compiled = torch.compile(net, backend="eager", fullgraph=True)
+    train(compiled)
+    install.stop()
+    train(compiled)
+    compiled(torch.randn(7, 4))
+
+
+@pytest.mark.usefixtures("group", "instrument")
+def test_an_error_of_ours_after_a_forward_leaves_nothing_on_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our hooks go at once, so that the model can be pickled for who does not know us."""
+    model = nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
+    train(model)
+    current = install.current()
+    assert current is not None
+    meter = current.tracker._meter
+    assert meter is not None
+
+    def fails(_token: Any) -> bool:
+        raise RuntimeError("of our own")
+
+    monkeypatch.setattr(meter, "leave", fails)
+    train(model)
+
+    assert (len(model._forward_pre_hooks), len(model._forward_hooks)) == (0, 0)
+    assert b"straggler" not in pickle.dumps(model)
 
 
 @pytest.mark.usefixtures("group", "instrument")
@@ -175,14 +256,17 @@ def test_a_graph_with_a_whole_step_is_known_to_a_second_instrument(instrument: I
     class Graph:
         """Can be referred to weakly, as a CUDA graph can."""
 
-    train(nn.Linear(4, 4))
     graph = Graph()
     instrument.tracker.capture_begins()
     instrument.tracker.lasting.whole_steps.add(graph)
     instrument.tracker.capture_ends()
     second = again()
+    train(nn.Linear(4, 4))
+    for _ in range(2):
+        with pytest.raises((TypeError, AttributeError)):  # torch's own, for what is no graph
+            torch.cuda.CUDAGraph.replay(graph)
 
-    assert graph in second.tracker.lasting.whole_steps
+    assert "cuda_graph" in reasons_of(second)
     assert second.tracker.lasting.has_graphs
 
 
@@ -224,6 +308,7 @@ def test_nothing_gathers_from_stopped_instruments(rings: Path) -> None:
     All but the first are gone: torch's compiler fills tables of torch's functions once in a process, and if it does so
     meanwhile, they have the wrappers of that one.
     """
+    gc.collect()  # what others left, with their descriptors
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     gone = []
     for _ in range(3):

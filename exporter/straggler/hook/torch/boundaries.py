@@ -87,9 +87,15 @@ def _stepping(tracker: Tracker, original: Callable[..., Any], which: Callable[..
 
 def _class_patched(tracker: Tracker, original: Callable[..., Any]) -> Callable[..., Any]:
     def _patch_step_function(self: Any) -> None:
-        original(self)
-        tracker.lasting.optimizers.add(type(self))
-        _patch_class(tracker, type(self))
+        step = type(self).step
+        if patches.is_ours(step):
+            step.hooked = True  # there is a layer of torch's below, and it needs no other
+            original(self)
+            vars(step).pop("hooked", None)
+        else:
+            original(self)
+            tracker.lasting.optimizers.add(type(self))
+            _patch_class(tracker, type(self))
 
     return _patch_step_function
 

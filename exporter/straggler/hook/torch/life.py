@@ -22,7 +22,11 @@ _AMOUNTS = ("number", "tokens", "samples", "flops", "allreduce_bytes", "profiled
 """As ``book.Amounts`` has them."""
 
 
+# What a forked child must know of the process that it was; a fork may happen at any time, and handlers stay for good.
+
 _living: WeakSet[Life] = WeakSet()
+_inherited: list[tuple[Meter | None, StepTimer | None]] = []
+"""In a forked child, what is the rank's: left alone, since a GPU's events must not be destroyed there."""
 
 
 def _forked() -> None:
@@ -63,8 +67,6 @@ class Life:
         self._record: Callable[..., None] = _nothing
         self._arrive: Callable[[int], None] = _nothing
         """Counts an arrival at this time."""
-        self._inherited: tuple[Meter | None, StepTimer | None] = None, None
-        """In a forked child, what is the rank's: left alone, since a GPU's events must not be destroyed there."""
         _living.add(self)
 
     def is_capturing(self) -> bool:
@@ -138,7 +140,7 @@ class Life:
         patches.undo_all()
         late.forget()
         while self.on_stop:
-            self.on_stop.pop()()
+            attempt(self.on_stop.pop())
         if self.timer is not None:
             self.timer.close()
         process.forget(self.flush)
@@ -156,6 +158,6 @@ class Life:
         """In a forked child: of a rank, it is a worker and measures nothing; of a launcher, it may become a rank."""
         if self._meter is not None:
             self._off = self.is_no_rank = True
-            self._inherited = self._meter, self.timer
+            _inherited.append((self._meter, self.timer))
         self._meter = self.timer = None
         self._record = self._arrive = _nothing

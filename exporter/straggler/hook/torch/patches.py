@@ -10,9 +10,11 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+
+from straggler.hook.guard import attempt
 
 compiling: Callable[[], bool] = getattr(torch.compiler, "is_dynamo_compiling", None) or torch._dynamo.is_compiling  # noqa: SLF001 - torch 2.1 and 2.2 have only this one
 """Whether ``torch.compile`` is tracing: then a wrapper steps aside. ``is_compiling`` takes twice as long."""
@@ -20,27 +22,48 @@ compiling: Callable[[], bool] = getattr(torch.compiler, "is_dynamo_compiling", N
 VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
 """Of torch, e.g. ``(2, 13)``."""
 
-_MARK = "__straggler_original__"
-_undo: list[tuple[Any, str, Any]] = []
+
+class _Patch(NamedTuple):
+    owner: Any
+    name: str
+    original: Any
+    """``None``: inherited, so there is nothing to put back."""
+    wrapper: Any
+    stays: bool
 
 
-def replace(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:
+_done: list[_Patch] = []
+
+
+def replace(
+    owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]], *, stays: bool = False
+) -> bool:
     """Put ``make(original)`` in the place of ``owner.name``.
+
+    Args:
+        owner: module, class or object.
+        name: of its attribute.
+        make: gives the wrapper.
+        stays: do not put the original back: the wrapper does nothing once it is not asked to.
 
     Returns:
         False if there is no such attribute (another version of the library) or it is ours already.
     """
     original = getattr(owner, name, None)
-    if original is None or hasattr(original, _MARK):
+    if original is None or is_ours(original):
         return False
     wrapper = make(original)
     with contextlib.suppress(AttributeError, TypeError):  # C functions lack some of the attributes
         functools.update_wrapper(wrapper, original)
-    setattr(wrapper, _MARK, original)
     inherited = isinstance(owner, type) and name not in vars(owner)
     setattr(owner, name, wrapper)
-    _undo.append((owner, name, None if inherited else original))
+    _done.append(_Patch(owner, name, None if inherited else original, wrapper, stays))
     return True
+
+
+def is_ours(function: Any) -> bool:
+    """Whether this is a wrapper that is in now. Whoever wraps one with ``functools.wraps`` has its attributes too."""
+    return any(patch.wrapper is function for patch in _done)
 
 
 def remove_hook(handle: Any, *, in_use: bool) -> None:
@@ -71,20 +94,24 @@ def compiled_backward() -> bool:
 
 def undo_all() -> None:
     """Put everything back, newest first. Wrappers that others put on top of ours stay and keep working."""
-    while _undo:
-        owner, name, original = _undo.pop()
-        current = vars(owner).get(name) if isinstance(owner, type) else getattr(owner, name, None)
-        if not hasattr(current, _MARK):
-            continue
-        if original is None:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, original)
+    while _done:
+        attempt(_undo, _done.pop())
+
+
+def _undo(patch: _Patch) -> None:
+    owner, name, original, wrapper, stays = patch
+    current = vars(owner).get(name) if isinstance(owner, type) else getattr(owner, name, None)
+    if current is not wrapper or stays:
+        return
+    if original is None:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, original)
 
 
 def installed() -> list[str]:
     """Names of what is replaced now, e.g. ``torch.autograd.backward``; for ``--help`` and the log."""
     return [
         f"{getattr(owner, '__module__', '') or ''}.{getattr(owner, '__name__', owner)}.{name}"
-        for owner, name, _ in _undo
+        for owner, name, *_ in _done
     ]

@@ -7,6 +7,7 @@ phase ``other``, which is own time too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from sys import exc_info
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -61,7 +62,10 @@ def watch_forward(tracker: Tracker, evaluation: Evaluation, module: Any) -> None
         patches.replace(nn.parallel.DistributedDataParallel, "__getstate__", _without_hooks)
     else:
         evaluation.watched.add(module)
-        patches.replace(type(module), "forward", lambda original: _forward(evaluation, original))
+        # What the compiler has learnt of a class of torch's own it has learnt with the wrapper, and finds nothing to
+        # compile without it.
+        stays = type(module).__module__.startswith("torch.")
+        patches.replace(type(module), "forward", lambda original: _forward(evaluation, original), stays=stays)
 
 
 def _hook(tracker: Tracker, evaluation: Evaluation, module: nn.Module) -> None:
@@ -76,9 +80,11 @@ def _hook(tracker: Tracker, evaluation: Evaluation, module: nn.Module) -> None:
     def after(_module: nn.Module, _inputs: Any, _output: Any) -> None:
         nonlocal inside
         if tokens and not compiling():
-            inside = True
-            end(tokens.pop())
-            inside = False
+            inside = exc_info()[0] is not None  # only then torch goes through its own dictionary, and not a copy
+            try:
+                end(tokens.pop())
+            finally:
+                inside = False
 
     for handle in (module.register_forward_pre_hook(before), module.register_forward_hook(after, always_call=True)):
         tracker.on_stop.append(lambda handle=handle: patches.remove_hook(handle, in_use=inside))  # type: ignore[misc]  # mypy wants no default
