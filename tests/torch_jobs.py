@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from demo_command import is_gone
 from sidecars import ServedSidecar, served
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -141,6 +142,7 @@ def running(out: Path, rings: Path, cases: Sequence[str], **environment: str) ->
                 "STRAGGLER_DIR": str(rings),
                 "STRAGGLER_ALLOW_ANY_FILESYSTEM": "1",
                 "OMP_NUM_THREADS": "1",
+                "RUNNER": str(os.getpid()),
                 **environment,
             },
             stdout=output,
@@ -150,9 +152,20 @@ def running(out: Path, rings: Path, cases: Sequence[str], **environment: str) ->
     try:
         yield Job(process, out)
     finally:
+        _end(process)
+
+
+def _end(torchrun: subprocess.Popen[bytes]) -> None:
+    """End a job. Each rank is in a session of its own, so only torchrun, or its list of children, reaches them."""
+    children = Path(f"/proc/{torchrun.pid}/task/{torchrun.pid}/children")
+    ranks = list(map(int, children.read_text().split())) if torchrun.poll() is None else []
+    for process in (torchrun.pid, *ranks):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+            os.kill(process, signal.SIGKILL)
+    torchrun.wait()
+    deadline = time.monotonic() + 60
+    while not all(map(is_gone, ranks)) and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def results(out: Path, cases: Sequence[str], **environment: str) -> dict[str, Seen]:
