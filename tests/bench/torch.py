@@ -1,7 +1,7 @@
 """What the PyTorch instrument costs a step, next to the plain loop and to the usual alternatives, in one run.
 
 Run ``python tests/bench/torch.py``: one to three minutes. One process, a group of one rank, DistributedDataParallel
-with five buckets. All columns train alternately in short rounds, so that whatever else the machine does hits them alike.
+with five buckets. All columns train alternately in short rounds, so that what else the machine does hits them alike.
 Every step is timed. Printed are, for each column, the median and the quickest twentieth of its steps, less the plain
 loop's: the quickest are those that the machine's other users touched least. Nothing fails here: the goals of 60 us a
 step, and of 0.5 % of a step of 50 ms, are printed with a verdict, not asserted.
