@@ -7,6 +7,8 @@ import gc
 import io
 import os
 import pickle
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._dynamo import config as dynamo_config
 
 import straggler.torch
 from straggler.hook.timer import dead_timer
@@ -127,6 +130,51 @@ def test_a_compiled_model_goes_on_after_stop(instrument: Instrument) -> None:
     install.stop()
     train(compiled)
     compiled(torch.randn(7, 4))
+
+
+WHOLE = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import torch
+from torch.autograd import grad
+from straggler.hook.torch import install
+
+def early(x): return grad((x * x).sum(), x)[0]
+def late(x): return torch.autograd.grad((x * x).sum(), x)[0]
+def nested(x): return torch.compile(lambda y: y + 1)(x)
+def train():
+    net = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(3):
+        net(torch.randn(3, 4)).sum().backward()
+        optimizer.step()
+
+for act in sys.argv[1].split():
+    {"start": install.start, "train": train, "stop": install.stop}[act]()
+torch._dynamo.config.trace_autograd_ops = True
+for function in (early, late, nested):
+    torch._dynamo.reset()
+    torch.compile(function, backend="eager", fullgraph=True)(torch.randn(3, requires_grad=True))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not hasattr(dynamo_config, "trace_autograd_ops"), reason="this torch compiles none of that into one graph"
+)
+@pytest.mark.parametrize("order", ["", "start", "train start", "start train stop", "start train stop start train"])
+def test_whole_graphs_stay_whole_whoever_came_first(rings: Path, order: str) -> None:
+    """The compiler knows torch's functions by identity, learnt once in a process: before us, with us, after us."""
+    del rings
+    done = subprocess.run(
+        [sys.executable, "-c", WHOLE, order],
+        env={**os.environ, "STRAGGLER_RUN": "r"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.usefixtures("group", "instrument")
@@ -302,12 +350,8 @@ def test_a_rank_that_is_forked_from_a_rank_is_measured_if_it_says_so(
     assert reasons_of(instrument) == {"measured"}
 
 
-def test_nothing_gathers_from_stopped_instruments(rings: Path) -> None:
-    """Neither objects, nor what runs at a fork or at the end of the process.
-
-    All but the first are gone: torch's compiler fills tables of torch's functions once in a process, and if it does so
-    meanwhile, they have the wrappers of that one.
-    """
+def test_nothing_of_a_stopped_instrument_stays(rings: Path) -> None:
+    """Neither objects, nor what runs at a fork or at the end of the process, nor what the compiler knows."""
     gc.collect()  # what others left, with their descriptors
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     gone = []
@@ -317,6 +361,6 @@ def test_nothing_gathers_from_stopped_instruments(rings: Path) -> None:
         install.stop()
     gc.collect()
 
-    assert [reference() for reference in gone[1:]] == [None] * 2
+    assert [reference() for reference in gone] == [None] * 3
     assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
     assert len(list(rings.iterdir())) == 3

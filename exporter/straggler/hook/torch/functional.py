@@ -27,6 +27,7 @@ def install(tracker: Tracker) -> None:
     """Patch the Python module of functional collectives and the compiler, when they are imported."""
     late.when_imported(tracker, "torch.distributed._functional_collectives", _install_eager)
     late.when_imported(tracker, "torch._dynamo.output_graph", _install_compiled)
+    late.when_imported(tracker, "torch._dynamo.variables.torch", lambda *_: patches.compiler_arrived())
     # ``torch.compile`` imports the compiler, which may see its first graph before the first step ends.
     patches.replace(torch, "compile", lambda original: _compiles(tracker, original))
 

@@ -21,6 +21,11 @@ compiling: Callable[[], bool] = getattr(torch.compiler, "is_dynamo_compiling", N
 
 VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
 """Of torch, e.g. ``(2, 13)``."""
+_TABLES = (
+    ("torch._dynamo.trace_rules", ("get_torch_obj_rule_map",)),
+    ("torch._dynamo.variables.torch", ("TorchInGraphFunctionVariable", "_get_handlers")),
+)
+"""Modules, and where in them the functions are that give the tables of ``_tell_compiler``."""
 
 
 class _Patch(NamedTuple):
@@ -56,6 +61,7 @@ def replace(
     with contextlib.suppress(AttributeError, TypeError):  # C functions lack some of the attributes
         functools.update_wrapper(wrapper, original)
     inherited = isinstance(owner, type) and name not in vars(owner)
+    _tell_compiler(original, wrapper)
     setattr(owner, name, wrapper)
     _done.append(_Patch(owner, name, None if inherited else original, wrapper, stays))
     return True
@@ -92,6 +98,31 @@ def compiled_backward() -> bool:
     )
 
 
+def compiler_arrived() -> None:
+    """Have the compiler take wrappers and originals for the same; again is harmless."""
+    for patch in _done:
+        original = getattr(patch.wrapper, "__wrapped__", None)
+        _tell_compiler(patch.wrapper, original)
+        _tell_compiler(original, patch.wrapper)
+
+
+def _tell_compiler(known: Any, other: Any, *, forget: bool = False) -> None:
+    """What the compiler knows of one function holds for another; ``forget``: and no longer for the first.
+
+    It knows some of torch's functions by identity, in tables that it makes once in a process: with our wrappers if we
+    came first, else with the originals. torch 2.1 has no such tables; of other versions nothing is expected.
+    """
+    for module, names in _TABLES:
+        table: Any = sys.modules.get(module)
+        for name in names:
+            table = getattr(table, name, None)
+        with contextlib.suppress(Exception):
+            if table is not None and known in (entries := table()):
+                entries.setdefault(other, entries[known])
+                if forget:
+                    del entries[known]
+
+
 def undo_all() -> None:
     """Put everything back, newest first. Wrappers that others put on top of ours stay and keep working."""
     while _done:
@@ -103,6 +134,7 @@ def _undo(patch: _Patch) -> None:
     current = vars(owner).get(name) if isinstance(owner, type) else getattr(owner, name, None)
     if current is not wrapper or stays:
         return
+    _tell_compiler(wrapper, getattr(wrapper, "__wrapped__", None), forget=True)
     if original is None:
         delattr(owner, name)
     else:
