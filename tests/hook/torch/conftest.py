@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,3 +45,15 @@ def instrument(rings: Path) -> Iterator[Instrument]:
     install.stop()
     yield install.start()
     install.stop()
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[None]:
+    """A process group of one."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    yield
+    gc.collect()
+    if dist.is_initialized():
+        dist.destroy_process_group()

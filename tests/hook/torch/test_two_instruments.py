@@ -10,13 +10,11 @@ import pickle
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch._dynamo import config as dynamo_config
 
@@ -25,26 +23,10 @@ from straggler.hook.timer import dead_timer
 from straggler.hook.torch import install, patches
 from straggler.hook.torch.install import Instrument
 from straggler.wire import layout
+from torch_loops import loop_with_a_compiled_collective, train
 from torch_rings import records
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[None]:
-    """A process group of one."""
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
-    yield
-    gc.collect()
-    dist.destroy_process_group()
-
-
-def train(model: nn.Module, steps: int = 4) -> None:
-    """A loop as anybody writes it."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _ in range(steps):
-        model(torch.randn(3, 4)).square().mean().backward()
-        optimizer.step()
 
 
 def again() -> Instrument:
@@ -303,21 +285,7 @@ def test_a_second_instrument_knows_what_was_compiled_under_the_first(
 ) -> None:
     """The graph with the collective is not compiled again, and its waits are as hidden as before."""
     monkeypatch.setenv("WORLD_SIZE", "2")
-    net = nn.Linear(4, 4)
-
-    def reduced(x: torch.Tensor) -> Any:
-        from torch.distributed import _functional_collectives as functional
-
-        return functional.all_reduce(x, "sum", dist.group.WORLD)
-
-    compiled = torch.compile(reduced, backend="eager", fullgraph=True)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-
-    def loop() -> None:
-        for _ in range(3):
-            net(compiled(torch.randn(3, 4))).sum().backward()
-            optimizer.step()
-
+    loop = loop_with_a_compiled_collective()
     loop()
     assert reasons_of(instrument) == {"hidden_collectives"}
     second = again()

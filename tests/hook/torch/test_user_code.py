@@ -13,7 +13,6 @@ import os
 import pickle
 import threading
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,30 +27,12 @@ from straggler.hook.torch.install import Instrument
 from straggler.wire import layout
 from straggler.wire.decode import decode_live
 from straggler.wire.records import StepRecord
+from torch_loops import loop_with_a_compiled_collective, train
 from torch_rings import records
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*:UserWarning", "ignore:.*:FutureWarning", "ignore:.*:DeprecationWarning"
 )
-
-
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[None]:
-    """A process group of one."""
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
-    yield
-    gc.collect()
-    if dist.is_initialized():
-        dist.destroy_process_group()
-
-
-def train(model: nn.Module, steps: int = 4, optimizer: torch.optim.Optimizer | None = None) -> None:
-    """A loop as anybody writes it."""
-    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.01)
-    for _ in range(steps):
-        model(torch.randn(3, 4)).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
 
 
 def steps_of(instrument: Instrument) -> list[StepRecord]:
@@ -155,18 +136,7 @@ def test_what_compiles_without_us_compiles_with_us(instrument: Instrument, form:
 def test_a_compiled_collective_hides_its_wait(instrument: Instrument, monkeypatch: pytest.MonkeyPatch) -> None:
     """A collective inside a compiled graph is not seen when it runs, so own time is absent and says why."""
     monkeypatch.setenv("WORLD_SIZE", "2")
-    net = nn.Linear(4, 4)
-
-    def reduced(x: torch.Tensor) -> Any:
-        from torch.distributed import _functional_collectives as functional
-
-        return functional.all_reduce(x, "sum", dist.group.WORLD)
-
-    compiled = torch.compile(reduced, backend="eager", fullgraph=True)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    for _ in range(3):
-        net(compiled(torch.randn(3, 4))).sum().backward()
-        optimizer.step()
+    loop_with_a_compiled_collective()()
 
     assert {layout.OWN_REASONS[step.own_reason] for step in steps_of(instrument)} == {"hidden_collectives"}
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from straggler.hook.torch.install import Instrument
@@ -21,13 +18,10 @@ Backward = Callable[[nn.Module], None]
 
 
 @pytest.fixture
-def model(instrument: Instrument, tmp_path: Path) -> Iterator[nn.Module]:
+def model(instrument: Instrument, group: None) -> nn.Module:
     """A DistributedDataParallel in a group of one."""
-    del instrument
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
-    yield nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
-    gc.collect()
-    dist.destroy_process_group()
+    del instrument, group
+    return nn.parallel.DistributedDataParallel(nn.Linear(4, 4))
 
 
 def arrivals_of_a_step(instrument: Instrument, model: nn.Module, backward: Backward) -> int:
