@@ -32,8 +32,9 @@ class _Patch(NamedTuple):
     owner: Any
     name: str
     original: Any
-    """``None``: inherited, so there is nothing to put back."""
     wrapper: Any
+    inherited: bool
+    """The original is a base class's, so there is nothing to put back."""
     stays: bool
 
 
@@ -63,7 +64,7 @@ def replace(
     inherited = isinstance(owner, type) and name not in vars(owner)
     _tell_compiler(original, wrapper)
     setattr(owner, name, wrapper)
-    _done.append(_Patch(owner, name, None if inherited else original, wrapper, stays))
+    _done.append(_Patch(owner, name, original, wrapper, inherited, stays))
     return True
 
 
@@ -101,9 +102,8 @@ def compiled_backward() -> bool:
 def compiler_arrived() -> None:
     """Have the compiler take wrappers and originals for the same; again is harmless."""
     for patch in _done:
-        original = getattr(patch.wrapper, "__wrapped__", None)
-        _tell_compiler(patch.wrapper, original)
-        _tell_compiler(original, patch.wrapper)
+        _tell_compiler(patch.wrapper, patch.original)
+        _tell_compiler(patch.original, patch.wrapper)
 
 
 def _tell_compiler(known: Any, other: Any, *, forget: bool = False) -> None:
@@ -130,12 +130,12 @@ def undo_all() -> None:
 
 
 def _undo(patch: _Patch) -> None:
-    owner, name, original, wrapper, stays = patch
+    owner, name, original, wrapper, inherited, stays = patch
     current = vars(owner).get(name) if isinstance(owner, type) else getattr(owner, name, None)
     if current is not wrapper or stays:
         return
-    _tell_compiler(wrapper, getattr(wrapper, "__wrapped__", None), forget=True)
-    if original is None:
+    _tell_compiler(wrapper, original, forget=True)
+    if inherited:
         delattr(owner, name)
     else:
         setattr(owner, name, original)
